@@ -151,7 +151,9 @@ pub(crate) fn lrem(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcom
     let most = if count == 0 { u64::MAX } else { count.unsigned_abs() };
     let mut found = list.find(call.args.at(3), end, most)?;
     found.sort_unstable();
-    if let (Some(&first), Some(&last)) = (found.first(), found.last()) {
+    if let [index] = found[..] {
+        list.remove(index)?;
+    } else if let (Some(&first), Some(&last)) = (found.first(), found.last()) {
         let between = (first..=last).zip(list.copy_range(first..last + 1)?);
         let kept: Vec<Vec<u8>> =
             between.filter(|(index, _)| found.binary_search(index).is_err()).map(|(_, element)| element).collect();
@@ -193,7 +195,7 @@ pub(crate) fn linsert(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Out
         reply::integer(call.out, -1);
         return Ok(());
     };
-    list.replace(index + after, 0, &[args.at(4).to_vec()])?;
+    list.insert(index + after, args.at(4))?;
     let len = list.finish()?;
     reply::count(call.out, len);
     Ok(())

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The elements of a large list are numbered, from `start` on; a segment has those of `per` numbers, so an index says
-//! which segment has the element. A push or a pop changes the segment at its end and the key's value. What changes the
-//! middle (LINSERT, LREM) moves all elements between there and the nearer end.
+//! which segment has the element. A push or a pop changes the segment at its end and the key's value. LINSERT, and LREM
+//! of one element, move an element of each segment between there and the nearer end to the next segment.
 //!
 //! All bytes here are on disk.
 
@@ -210,6 +210,18 @@ fn element_at(run: &[u8], index: u64) -> Result<Range<usize>> {
     let start = elements.at();
     elements.next();
     Ok(start..elements.at())
+}
+
+/// Removes the first element of a run; returns its bytes.
+fn take_first(run: &mut Vec<u8>) -> Result<Vec<u8>> {
+    let first = element_at(run, 0)?;
+    if first.is_empty() { Err(shorter(run, 1)) } else { Ok(run.drain(first).collect()) }
+}
+
+/// Removes the last element of a run of `count`; returns its bytes.
+fn take_last(run: &mut Vec<u8>, count: u64) -> Result<Vec<u8>> {
+    let last = element_at(run, count.saturating_sub(1))?;
+    if last.is_empty() || last.end != run.len() { Err(shorter(run, count)) } else { Ok(run.split_off(last.start)) }
 }
 
 fn encoded(element: &[u8]) -> Vec<u8> {
@@ -497,6 +509,130 @@ impl<'e, 'k> ListMut<'e, 'k> {
             End::Right => self.list.for_each_back(self.alone, take)?,
         }
         Ok(found)
+    }
+
+    /// Adds an element before the one at `index`, or at the end. O(segments up to the nearer end).
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::put`].
+    pub(crate) fn insert(&mut self, index: u64, element: &[u8]) -> Result<()> {
+        match index {
+            0 => return self.push(End::Left, element),
+            index if index >= self.len() => return self.push(End::Right, element),
+            _ => self.changed = true,
+        }
+        let new = encoded(element);
+        let Large { id, start, count, per, .. } = match &mut self.list.form {
+            Form::Large(large) => *large,
+            Form::Small(run) => {
+                let at = element_at(run, index)?.start;
+                elements::replace(run, at..at, &new);
+                return if run.len() > SMALL_BYTES { self.enlarge() } else { Ok(()) };
+            }
+        };
+        let (is_left, new_bytes) = (index <= count / 2, new.len() as u64);
+        if is_left {
+            self.insert_to_left((id, start, per), start + index - 1, new)?;
+        } else {
+            self.insert_to_right((id, start, per), start + index, start + count, new)?;
+        }
+        if let Form::Large(large) = &mut self.list.form {
+            large.start -= u64::from(is_left);
+            large.count += 1;
+            large.bytes += new_bytes;
+        }
+        self.divide_again()
+    }
+
+    /// Inserts an encoded element after the one of this number; the elements up to there move to the left.
+    fn insert_to_left(&mut self, (id, start, per): (u64, u64, u64), last: u64, new: Vec<u8>) -> Result<()> {
+        let (mut number, mut carried) = (last / per, new);
+        let mut at = last + 1 - (number * per).max(start);
+        loop {
+            let first = number * per;
+            let run = &mut self.load_to_change(id, number)?.run;
+            let place = element_at(run, at)?.start;
+            elements::replace(run, place..place, &carried);
+            if first < start {
+                return Ok(()); // one number at the left was free
+            }
+            carried = take_first(run)?;
+            number -= 1;
+            at = first - (number * per).max(start);
+        }
+    }
+
+    /// Inserts an encoded element before the one of this number; the elements up to `end` move to the right.
+    fn insert_to_right(&mut self, (id, start, per): (u64, u64, u64), at: u64, end: u64, new: Vec<u8>) -> Result<()> {
+        let (mut number, mut carried) = (at / per, new);
+        let mut at = at - (number * per).max(start);
+        loop {
+            let after_last = (number + 1) * per;
+            let run = &mut self.load_to_change(id, number)?.run;
+            let place = element_at(run, at)?.start;
+            elements::replace(run, place..place, &carried);
+            if end < after_last {
+                return Ok(()); // one number at the right was free
+            }
+            carried = take_last(run, after_last + 1 - (number * per).max(start))?;
+            (number, at) = (number + 1, 0);
+        }
+    }
+
+    fn load_to_change(&mut self, id: u64, number: u64) -> Result<&mut Loaded> {
+        let loaded = self.load(id, number)?;
+        loaded.is_changed = true;
+        Ok(loaded)
+    }
+
+    /// Removes the element at an index that is there. O(segments up to the nearer end).
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::put`].
+    pub(crate) fn remove(&mut self, index: u64) -> Result<()> {
+        self.changed = true;
+        let Large { id, start, count, per, .. } = match &mut self.list.form {
+            Form::Large(large) => *large,
+            Form::Small(run) => {
+                let old = element_at(run, index)?;
+                run.drain(old);
+                return Ok(());
+            }
+        };
+        let (target, is_left) = ((start + index) / per, index < count / 2);
+        let first_of = |number: u64| (number * per).max(start);
+        // From the nearer end on, an element of each segment moves to the next one.
+        let mut number = if is_left { start / per } else { (start + count - 1) / per };
+        let mut carried = Vec::new();
+        let mut at = start + index - first_of(target);
+        while number != target {
+            let run = &mut self.load_to_change(id, number)?.run;
+            if is_left {
+                let count = (number + 1) * per - first_of(number) + u64::from(!carried.is_empty());
+                elements::replace(run, 0..0, &carried);
+                carried = take_last(run, count)?;
+                number += 1;
+            } else {
+                run.extend_from_slice(&carried);
+                carried = take_first(run)?;
+                number -= 1;
+            }
+        }
+        let run = &mut self.load_to_change(id, target)?.run;
+        let place = if is_left { 0 } else { run.len() };
+        elements::replace(run, place..place, &carried);
+        at += u64::from(is_left && !carried.is_empty());
+        let old = element_at(run, at)?;
+        if old.is_empty() {
+            return Err(shorter(run, at + 1));
+        }
+        let old_bytes = run.drain(old).len() as u64;
+        if let Form::Large(large) = &mut self.list.form {
+            large.bytes = large.bytes.saturating_sub(old_bytes);
+            large.count -= 1;
+            large.start += u64::from(is_left);
+        }
+        Ok(())
     }
 
     /// Puts `new` in the place of `count` elements from `index` on. O(elements up to the nearer end).

@@ -932,6 +932,54 @@ fn a_list_whose_elements_become_long_is_divided_again() {
 }
 
 #[test]
+fn elements_inserted_and_removed_anywhere_in_a_list_leave_the_others_in_order() {
+    for (space, _folder) in collection_spaces() {
+        // Element lengths for which a segment has many, three and one.
+        for len in [8, 300, 2000] {
+            let mut alone = space.close(Patience::MayWait).unwrap();
+            alone.begin();
+            let (mut expected, mut state) = (Vec::<Vec<u8>>::new(), 7u64);
+            let mut random = |below: usize| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 33) as usize % below
+            };
+            for step in 0..900usize {
+                let mut list = ListMut::open(&mut alone, 0, b"list").unwrap();
+                // The list grows, then shrinks to nothing.
+                if step < 500 && random(10) > 1 || expected.is_empty() {
+                    let element = [step.to_le_bytes().as_slice(), &vec![step as u8; len + random(3)]].concat();
+                    let index = random(expected.len() + 1);
+                    list.insert(index as u64, &element).unwrap();
+                    expected.insert(index, element);
+                } else {
+                    let index = random(expected.len());
+                    list.remove(index as u64).unwrap();
+                    expected.remove(index);
+                }
+                assert_eq!(list.finish().unwrap(), expected.len() as u64);
+                let Some(list) = List::open(&mut alone, 0, b"list").unwrap() else {
+                    assert!(expected.is_empty(), "step {step}");
+                    continue;
+                };
+                let (mut found, mut run) = (Vec::new(), Vec::new());
+                list.for_range(&mut alone, 0..u64::MAX, |_, element| {
+                    super::elements::push(&mut run, element);
+                    found.push(element.to_vec());
+                    true
+                })
+                .unwrap();
+                assert!(found == expected, "step {step}, {len} bytes");
+                assert_eq!(list.bytes(), run.len() as u64, "step {step}, {len} bytes");
+            }
+            alone.remove(0, b"list").unwrap();
+            alone.commit().unwrap();
+        }
+        space.sweep_segments(|| true).unwrap();
+        assert_eq!(hidden_pairs(&space), 0);
+    }
+}
+
+#[test]
 fn a_collection_that_says_it_has_more_segments_than_there_are_is_an_error() {
     let is_damaged =
         |error: SpaceError| matches!(error, SpaceError::Table(error) if error.kind() == splitpoint::ErrorKind::Corrupt);
