@@ -2008,3 +2008,25 @@ fn errors_in_a_run_of_changes_are_counted() {
         assert!(failed("sadd") && failed("lpush"), "{info}");
     }
 }
+
+#[test]
+fn entries_that_a_group_is_said_to_have_read_do_not_make_its_lag_negative() {
+    let mut session = session(SpaceOptions::default());
+    let mut reply = |words: &str| {
+        let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
+        text_of(&mut session, &[&words])
+    };
+    let progress = |read: &str, lag: u64| format!("entries-read\r\n:{read}\r\n$3\r\nlag\r\n:{lag}\r\n");
+    reply("XADD s 5-0 a b");
+    reply("XADD s 6-0 a b");
+    reply("XGROUP CREATE s g 0 ENTRIESREAD 7");
+    let info = reply("XINFO GROUPS s");
+    assert!(info.ends_with(&progress("7", 2)), "{info}");
+    reply("XGROUP SETID s g 4-0 ENTRIESREAD 1");
+    let info = reply("XINFO GROUPS s");
+    assert!(info.ends_with(&progress("1", 2)), "{info}");
+    // From the first entry on, the number counts.
+    reply("XGROUP SETID s g 5-0 ENTRIESREAD 1");
+    let info = reply("XINFO GROUPS s");
+    assert!(info.ends_with(&progress("1", 1)), "{info}");
+}

@@ -177,7 +177,10 @@ impl Group {
     pub(super) fn lag(&self, stream: &Stream, first: Option<EntryId>) -> Option<i64> {
         let read = match self.read {
             _ if stream.added == 0 => return Some(0),
-            Some(read) if !has_gap_after(stream, first, self.last) => read,
+            // ENTRIESREAD may say that entries were read which come after the last one that was delivered.
+            Some(read) if first.is_none_or(|first| self.last >= first) && !has_gap_after(stream, first, self.last) => {
+                read
+            }
             _ => count_up_to(stream, first, self.last)?,
         };
         Some((stream.added as i64).wrapping_sub(read)) // as Redis computes it
