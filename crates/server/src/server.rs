@@ -138,6 +138,11 @@ impl Server {
         self.space.events.memory_peak.fetch_max(used, Relaxed).max(used)
     }
 
+    /// Counts the memory of scripts in what the memory limit applies to.
+    pub(crate) fn note_script_bytes(&self) {
+        self.space.set_script_bytes(self.scripts.bytes() as u64);
+    }
+
     /// Compacts the files whose keys were all removed. Waits for the disk.
     pub(crate) fn compact_cleared(&self) {
         if let Err(error) = self.space.compact_cleared() {

@@ -746,3 +746,110 @@ fn what_a_script_sets_for_cjson_holds_until_it_ends() {
     assert_eq!(eval(&mut session, strict, &[], &[]), ":0");
     assert_eq!(eval(&mut session, "return cjson.decode('0x10')", &[], &[]), ":16");
 }
+
+#[test]
+fn a_script_learns_what_its_user_may_call_and_no_denial_is_recorded() {
+    let mut session = session();
+    let rules = ["~app:*", "%R~ro:*", "resetchannels", "&ch:*", "+@all", "-flushall", "-config", "+config|get"];
+    assert_eq!(call(&mut session, &[&["ACL", "SETUSER", "bob", "on", "nopass"], &rules[..]].concat()), "+OK");
+    assert_eq!(call(&mut session, &["AUTH", "bob", "x"]), "+OK");
+    let ask = "return tostring(redis.acl_check_cmd(unpack(ARGV)))";
+    for (words, expected) in [
+        ("get app:x", "true"),
+        ("GET other", "false"),
+        ("get ro:x", "true"),
+        ("set ro:x 1", "false"),
+        ("flushall", "false"),
+        ("config get x", "true"),
+        ("config set x y", "false"),
+        ("config", "false"),
+        ("publish ch:1 m", "true"),
+        ("publish zz m", "false"),
+        ("zunionstore app:1 2 app:2 other", "false"),
+        ("zunionstore app:1 2 app:2 app:3", "true"),
+        ("object encoding other", "false"),
+        ("sort app:1 by w_*", "true"),
+        // Too few arguments.
+        ("get", "true"),
+        ("zunionstore", "true"),
+        ("zunionstore app:1 5 app:2", "true"),
+        ("mset app:1 v x", "false"),
+        ("xread streams", "true"),
+        ("migrate", "true"),
+        ("lmpop", "true"),
+        ("eval", "true"),
+        ("sort app:1 limit", "true"),
+    ] {
+        let words: Vec<&str> = words.split(' ').collect();
+        assert_eq!(eval(&mut session, ask, &[], &words), format!("${} {expected}", expected.len()), "{words:?}");
+    }
+    for words in [["nosuch", "x"], ["config", "nosuch"], ["", ""], ["config|get", "x"]] {
+        let refused = eval(&mut session, ask, &[], &words);
+        assert!(refused.starts_with("-ERR Invalid command passed to redis.acl_check_cmd() script: "), "{refused}");
+    }
+    let caught = eval(&mut session, "return {pcall(redis.acl_check_cmd, 'nosuch')}", &[], &[]);
+    assert!(caught.contains("ERR Invalid command passed to redis.acl_check_cmd()"), "{caught}");
+    let refused = eval(&mut session, "return redis.acl_check_cmd('get', {})", &[], &[]);
+    assert!(refused.starts_with("-ERR Lua redis lib command arguments must be strings or integers"), "{refused}");
+    let refused = eval(&mut session, "return redis.acl_check_cmd()", &[], &[]);
+    assert!(refused.starts_with("-ERR Please specify at least one argument for this redis lib call"), "{refused}");
+    assert_eq!(call(&mut session, &["AUTH", "default", ""]), "+OK");
+    assert_eq!(call(&mut session, &["ACL", "LOG"]), "*0");
+    assert_eq!(eval(&mut session, ask, &[], &["get", "other"]), "$4 true");
+}
+
+#[test]
+fn the_memory_limit_counts_the_scripts() {
+    let options = SpaceOptions { max_memory_bytes: 8 << 20, ..SpaceOptions::default() };
+    let space = Arc::new(KeySpace::open(options).unwrap());
+    let mut session = another(&Arc::new(Server::new(space, Settings::default(), false)));
+    let used = |session: &mut RespSession| {
+        let info = call(session, &["INFO", "memory"]);
+        number(info.split("used_memory:").nth(1).unwrap().split(' ').next().unwrap())
+    };
+    for (name, words) in [("LOAD", ["SCRIPT", "LOAD", ""]), ("EVAL", ["EVAL", "", "0"])] {
+        let before = used(&mut session);
+        for number in 0..5 {
+            assert_eq!(call(&mut session, &["SET", "key", "value"]), "+OK", "{name} {number}");
+            let body = format!("return {number} --{}", "x".repeat(2_000_000));
+            let reply = call(&mut session, &words.map(|word| if word.is_empty() { &body } else { word }));
+            assert!(!reply.starts_with('-'), "{reply}");
+        }
+        assert!((9_000_000..12_000_000).contains(&(used(&mut session) - before)), "{name}");
+        let refused = call(&mut session, &["SET", "key", "value"]);
+        assert!(refused.starts_with("-OOM "), "{name}: {refused}");
+        assert_eq!(call(&mut session, &["SCRIPT", "FLUSH"]), "+OK");
+        assert_eq!(call(&mut session, &["SET", "key", "value"]), "+OK", "{name}");
+        assert!(used(&mut session) < before + 1_000_000, "{name}");
+    }
+}
+
+#[test]
+fn a_set_that_a_script_sorts_by_nothing_is_in_alphabetic_order() {
+    let mut session = session();
+    let members: Vec<String> = (0..60).map(|number| format!("m{:02}", number * 37 % 101)).collect();
+    let words: Vec<&str> = ["SADD", "s"].into_iter().chain(members.iter().map(String::as_str)).collect();
+    assert_eq!(call(&mut session, &words), ":60");
+    let mut expected: Vec<&str> = members.iter().map(String::as_str).collect();
+    expected.sort_unstable();
+    let join = "return table.concat(redis.call(ARGV[1], 's', 'by', 'nosort', unpack(ARGV, 2)), ' ')";
+    let reply = |words: &[&str]| format!("${} {}", words.join(" ").len(), words.join(" "));
+    for command in ["SORT", "SORT_RO"] {
+        assert_eq!(eval(&mut session, join, &[], &[command]), reply(&expected));
+        let limited = eval(&mut session, join, &[], &[command, "limit", "2", "3"]);
+        assert_eq!(limited, reply(&expected[2..5]));
+        let mut reversed = expected.clone();
+        reversed.reverse();
+        assert_eq!(eval(&mut session, join, &[], &[command, "desc"]), reply(&reversed));
+    }
+    // Lists and sorted sets have an order of their own.
+    call(&mut session, &["RPUSH", "l", "3", "1", "22"]);
+    call(&mut session, &["ZADD", "z", "1", "c", "2", "a"]);
+    for (key, order, expected) in
+        [("l", "asc", "3 1 22"), ("l", "desc", "22 1 3"), ("z", "asc", "c a"), ("z", "desc", "a c")]
+    {
+        let script = "return table.concat(redis.call('sort', KEYS[1], 'by', 'nosort', ARGV[1]), ' ')";
+        assert_eq!(eval(&mut session, script, &[key], &[order]), format!("${} {expected}", expected.len()));
+    }
+    assert_eq!(call(&mut session, &["SORT", "l", "BY", "x", "DESC", "LIMIT", "1", "1"]), "*1 $1 1");
+}

@@ -73,6 +73,8 @@ pub(crate) struct Call<'c, 'a> {
     pub(crate) version: Version,
     /// The buffer for the reply.
     pub(crate) out: &'c mut Vec<u8>,
+    /// Whether a script executes it.
+    pub(crate) in_script: bool,
     /// The longest value, in bytes.
     pub(crate) value_bytes_max: usize,
     /// The longest reply of a command that returns many values, in bytes.

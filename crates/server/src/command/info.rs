@@ -129,7 +129,8 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
             let buffers = clients.iter().map(|c| c.input_bytes.load(Relaxed) + c.output_bytes.load(Relaxed));
             let (buffers, startup) = (buffers.sum::<usize>() as u64, server.startup_bytes.load(Relaxed));
             // Of all memory that is accounted for: also what the process took before the first key.
-            let accounted = used + startup + buffers + server.scripts.bytes() as u64;
+            let uncounted = startup + buffers;
+            let accounted = used + uncounted;
             let fragmentation = resident as f64 / accounted.max(1) as f64;
             line(text, format_args!("used_memory_startup:{startup}"));
             line(text, format_args!("mem_fragmentation_ratio:{fragmentation:.2}"));
@@ -138,6 +139,7 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
             line(text, format_args!("allocator_active:{}", server.space.table_bytes()));
             line(text, format_args!("allocator_resident:{resident}"));
             line(text, format_args!("mem_clients_normal:{buffers}"));
+            line(text, format_args!("mem_not_counted_for_evict:{uncounted}"));
             line(text, format_args!("number_of_cached_scripts:{}", server.scripts.count()));
             let script_bytes = server.scripts.bytes() as u64;
             line(text, format_args!("used_memory_scripts:{script_bytes}"));
@@ -148,7 +150,7 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
                 used_memory_scripts_eval number_of_functions number_of_libraries
                 used_memory_vm_functions used_memory_vm_total used_memory_vm_total_human=0B
                 used_memory_functions allocator_frag_ratio=1.00 allocator_frag_bytes allocator_rss_ratio=1.00
-                allocator_rss_bytes rss_overhead_ratio=1.00 rss_overhead_bytes mem_not_counted_for_evict
+                allocator_rss_bytes rss_overhead_ratio=1.00 rss_overhead_bytes
                 mem_replication_backlog mem_total_replication_buffers mem_clients_slaves mem_cluster_links
                 mem_aof_buffer mem_allocator=splitpoint active_defrag_running lazyfree_pending_objects
                 lazyfreed_objects",

@@ -339,8 +339,8 @@ pub(super) fn memory(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
         reply::text(call.out, "Stats not supported for the current allocator", call.version);
         return Ok(());
     }
-    // Memory of removed keys is free for new ones, and large values return theirs at once.
     if args.is(1, "purge") && args.len() == 2 {
+        turn.space().return_free_memory();
         reply::ok(call.out);
         return Ok(());
     }

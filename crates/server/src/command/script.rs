@@ -13,7 +13,7 @@ use super::state::SessionState;
 use super::{cluster, events};
 use crate::command::call::Span;
 use crate::keyspace::Exclusive;
-use crate::scripts::Engine;
+use crate::scripts::{Commands, Engine};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::*;
 
@@ -68,22 +68,14 @@ pub(super) fn eval(
     let nested = alone.has_begun();
     alone.begin_many();
     let bytes_max = session.server.settings.request_bytes.load(Relaxed);
-    let mut call = |words: &[Vec<u8>], is_resp3: bool| {
-        session.version = if is_resp3 { Version::Resp3 } else { Version::Resp2 };
-        let mut reply = Vec::new();
-        if let Err(refusal) = call_command(session, alone, words, &mut reply, (read_only, execute)) {
-            reply.clear();
-            refusal.note(&session.server.space);
-            reply::error(&mut reply, refusal.text());
-        }
-        reply
-    };
-    let outcome = engine.run((&script, compiled), [keys, arguments], &mut call, (out, version, bytes_max));
+    let mut commands = Caller { session, alone, read_only, execute };
+    let outcome = engine.run((&script, compiled), [keys, arguments], &mut commands, (out, version, bytes_max));
     drop(begun);
     if engine.is_worn() {
         *slot = None;
     }
     drop(slot);
+    server.note_script_bytes();
     (session.database, session.version, session.executing) = (database, version, executing);
     session.in_script = false;
     session.client.database.store(database as u8, Relaxed); // below 16
@@ -97,11 +89,51 @@ pub(super) fn eval(
     outcome.map_err(|text| Refusal::Text(text.into()))
 }
 
+/// The commands, as the script of a session calls them.
+struct Caller<'s, 'k> {
+    session: &'s mut SessionState,
+    alone: &'s mut Exclusive<'k>,
+    read_only: bool,
+    execute: Execute,
+}
+
+impl Commands for Caller<'_, '_> {
+    fn call(&mut self, words: &[Vec<u8>], is_resp3: bool) -> Vec<u8> {
+        self.session.version = if is_resp3 { Version::Resp3 } else { Version::Resp2 };
+        let mut reply = Vec::new();
+        let how = (self.read_only, self.execute);
+        if let Err(refusal) = call_command(self.session, self.alone, words, &mut reply, how) {
+            reply.clear();
+            refusal.note(&self.session.server.space);
+            reply::error(&mut reply, refusal.text());
+        }
+        reply
+    }
+
+    fn may_call(&mut self, words: &[Vec<u8>]) -> Option<bool> {
+        let (request, spans) = joined(words);
+        let args = Args { request: &request, spans: &spans };
+        let spec = Names::get().find(args.at(0))?;
+        spec.subcommand(&args).ok()?;
+        Some(acl::allows(self.session, spec, &args))
+    }
+}
+
+/// Words as one request, and the location of each.
+fn joined(words: &[Vec<u8>]) -> (Vec<u8>, Vec<Span>) {
+    let mut end = 0;
+    let spans = words.iter().map(|word| {
+        end += word.len();
+        Span::of(end - word.len()..end)
+    });
+    let spans = spans.collect();
+    (words.concat(), spans)
+}
+
 /// Returns the Lua state. The first call creates it.
 fn engine_of<'s>(slot: &'s mut Option<Engine>, session: &SessionState) -> Result<&'s mut Engine, Refusal> {
     if slot.is_none() {
-        let is_command: fn(&[u8]) -> bool = |name| Names::get().find(name).is_some();
-        *slot = Some(Engine::new(session.server.scripts.running.clone(), REDIS_VERSION, is_command)?);
+        *slot = Some(Engine::new(session.server.scripts.running.clone(), REDIS_VERSION)?);
     }
     slot.as_mut().ok_or_else(|| "ERR there is no Lua".into())
 }
@@ -146,15 +178,7 @@ fn call_command(
     if bytes > session.server.settings.request_bytes.load(Relaxed) {
         return Err("ERR the command is longer than a request may be".into());
     }
-    let request = words.concat();
-    let mut end = 0;
-    let spans: Vec<Span> = words
-        .iter()
-        .map(|word| {
-            end += word.len();
-            Span::of(end - word.len()..end)
-        })
-        .collect();
+    let (request, spans) = joined(words);
     let args = Args { request: &request, spans: &spans };
     let spec = Names::get().find(args.at(0)).ok_or("ERR Unknown Redis command called from script")?;
     let arity_fits = spec.subcommand(&args)?.is_none_or(|(_, arity)| spec::fits(arity, args.len()));
@@ -208,6 +232,7 @@ pub(super) fn script(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u
             if !scripts.add(&script, true) {
                 return Err("ERR the loaded scripts take too much memory; remove them with SCRIPT FLUSH".into());
             }
+            session.server.note_script_bytes();
             reply::bulk(out, script.name.as_bytes());
         }
         (b"exists", 3..) => {
@@ -219,6 +244,8 @@ pub(super) fn script(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u
                 return Err("ERR SCRIPT FLUSH only support SYNC|ASYNC option".into());
             }
             scripts.clear();
+            session.server.note_script_bytes();
+            session.server.space.return_free_memory();
             reply::ok(out);
         }
         (b"kill", 2) => {

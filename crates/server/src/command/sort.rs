@@ -149,7 +149,7 @@ fn value_of(
     }
 }
 
-/// The elements in the order that they have; a sorted set's reversed if `descending`.
+/// The elements in the order that they have; those of a list and of a sorted set reversed if `descending`.
 fn elements_of(
     turn: &mut Turn<'_, '_>,
     (database, key): (usize, &[u8]),
@@ -166,7 +166,10 @@ fn elements_of(
     match kind {
         Kind::List => {
             if let Some(list) = List::open(turn, database, key)? {
-                list.for_range(turn, 0..list.len(), |_, element| take(element))?;
+                match descending {
+                    false => list.for_range(turn, 0..list.len(), |_, element| take(element))?,
+                    true => list.for_each_back(turn, |_, element| take(element))?,
+                }
             }
         }
         Kind::Set => {
@@ -251,8 +254,8 @@ fn sorted(
     if !keeps_order {
         let weights = Weights::of(turn, database, options, &elements, Budget(call.reply_bytes_max))?;
         sort(&mut order, options.descending, |one, other| weights.compare(&elements, one, other));
-    } else if kind == Kind::Set && options.target.is_some() {
-        // A set has no order of its own, so a stored list would differ each time.
+    } else if kind == Kind::Set && (options.target.is_some() || call.in_script) {
+        // A set has no order of its own, so a stored list, or what a script reads, would differ each time.
         sort(&mut order, options.descending, |one, other| elements[one].cmp(&elements[other]));
     }
     let (mut values, mut budget) = (Vec::new(), Budget(call.reply_bytes_max));

@@ -171,6 +171,7 @@ impl SessionState {
             database: self.database,
             version: self.version,
             out,
+            in_script: self.in_script,
             value_bytes_max: self.server.settings.bulk_bytes.load(Relaxed),
             reply_bytes_max: self.server.settings.request_bytes.load(Relaxed),
         }

@@ -161,6 +161,8 @@ pub struct KeySpace {
     /// Called before the gate opens with changes that no command has taken.
     observer: OnceLock<Observer>,
     memory: MemoryLimit,
+    /// Bytes of memory of scripts.
+    script_bytes: AtomicU64,
     next_cas: AtomicU64,
     /// The number of keys at which somebody waits for a list or a sorted set.
     pub(crate) wanted_keys: AtomicUsize,
@@ -324,16 +326,29 @@ impl KeySpace {
         self.dictionary.as_ref().filter(|_| database == 0)
     }
 
-    /// Bytes of memory that the pairs of all tables take, or the indexes of a dictionary. Memory that is free for reuse
-    /// does not count.
+    /// Bytes of memory that the memory limit applies to: of the pairs of all tables, or the indexes of a dictionary,
+    /// and of scripts. Memory that is free for reuse does not count.
     pub(crate) fn used_bytes(&self) -> u64 {
         let indexes = self.dictionary.as_ref().map_or(0, |dictionary| dictionary.now().facts.index_bytes);
-        indexes + self.tables().map(|table| table.usage().used_bytes).sum::<u64>()
+        indexes + self.script_bytes.load(Relaxed) + self.tables().map(|table| table.usage().used_bytes).sum::<u64>()
     }
 
     /// [`used_bytes`](Self::used_bytes) without the space of buckets that the load does not need.
     fn needed_bytes(&self) -> u64 {
-        self.tables().map(|table| table.usage()).map(|usage| usage.used_bytes - usage.slack_bytes).sum()
+        let needed = self.tables().map(|table| table.usage()).map(|usage| usage.used_bytes - usage.slack_bytes);
+        self.script_bytes.load(Relaxed) + needed.sum::<u64>()
+    }
+
+    /// Sets the bytes of memory of scripts.
+    pub(crate) fn set_script_bytes(&self, bytes: u64) {
+        if self.script_bytes.swap(bytes, Relaxed) != bytes {
+            self.memory.look(self);
+        }
+    }
+
+    /// Returns free memory to the system. Takes some milliseconds.
+    pub(crate) fn return_free_memory(&self) {
+        self.tables().for_each(|table| table.return_free_memory());
     }
 
     /// Bytes of all keys and values.

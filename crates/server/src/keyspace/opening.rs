@@ -126,6 +126,7 @@ impl KeySpace {
             wanted_keys: AtomicUsize::new(0),
             events: super::Events::default(),
             failures: super::failures::Failures::default(),
+            script_bytes: AtomicU64::new(0),
             has_long_values: AtomicBool::new(false),
             cold: super::cold::Cold::default(),
         }

@@ -9,7 +9,7 @@
 use super::json::{self, Encoder, Settings};
 use super::replies::{Writer, to_lua};
 use super::values::{BYTES_MAX, SANDBOX, check, failure, kind_of, text_of};
-use super::{CallOut, Running, Script, bits, msgpack, sha1_of, structs, texts};
+use super::{Commands, Running, Script, bits, msgpack, sha1_of, structs, texts};
 use crate::command::double::format_number;
 use crate::command::reply::Version;
 use mlua::chunk::ChunkMode;
@@ -66,15 +66,15 @@ fn reply_of(error: &mlua::Error) -> Option<&ErrorReply> {
 }
 
 impl Engine {
-    /// A new state. `is_command`: whether there is a command of this name.
+    /// A new state.
     ///
     /// # Errors
     /// The text of the error reply.
-    pub(crate) fn new(running: Arc<Running>, version: &str, is_command: fn(&[u8]) -> bool) -> Result<Engine, String> {
-        Engine::build(running, version, is_command).map_err(|error| format!("ERR Lua could not be started: {error}"))
+    pub(crate) fn new(running: Arc<Running>, version: &str) -> Result<Engine, String> {
+        Engine::build(running, version).map_err(|error| format!("ERR Lua could not be started: {error}"))
     }
 
-    fn build(running: Arc<Running>, version: &str, is_command: fn(&[u8]) -> bool) -> mlua::Result<Engine> {
+    fn build(running: Arc<Running>, version: &str) -> mlua::Result<Engine> {
         let random = Arc::new(AtomicU64::new(0x1234_abcd_330e)); // as drand48 begins
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
@@ -97,7 +97,7 @@ impl Engine {
                 Ok(())
             })?,
         )?;
-        add_redis(&lua, &native, &running, is_command)?;
+        add_redis(&lua, &native, &running)?;
         add_random(&lua, &native, &random)?;
         let json: Arc<Mutex<Settings>> = Arc::default();
         add_json(&lua, &native, &running, &json)?;
@@ -173,14 +173,14 @@ impl Engine {
         &mut self,
         (script, function): (&Script, Compiled),
         [keys, args]: [&[&[u8]]; 2],
-        call_out: &mut CallOut<'_>,
+        commands: &mut dyn Commands,
         (out, version, bytes_max): (&mut Vec<u8>, Version, usize),
     ) -> Result<(), Vec<u8>> {
         self.is_resp3.store(false, Relaxed);
         *self.json.lock().unwrap_or_else(PoisonError::into_inner) = Settings::default();
-        let call_out = RefCell::new(call_out);
+        let commands = RefCell::new(commands);
         let reply_to = |words: &[Value]| match words_of(words) {
-            Ok(words) => (*call_out.borrow_mut())(&words, self.is_resp3.load(Relaxed)),
+            Ok(words) => commands.borrow_mut().call(&words, self.is_resp3.load(Relaxed)),
             Err(refusal) => format!("-{refusal}\r\n").into_bytes(),
         };
         let outcome = self.lua.scope(|scope| {
@@ -202,7 +202,14 @@ impl Engine {
                     None => to_lua(lua, &mut reply.as_slice()),
                 }
             })?;
-            self.run.call::<(bool, Value)>((function, list(keys)?, list(args)?, call))
+            let may_call = scope.create_function(|_, words: Variadic<Value>| {
+                let answer = words_of(&words).and_then(|words| {
+                    let answer = commands.borrow_mut().may_call(&words);
+                    answer.ok_or("ERR Invalid command passed to redis.acl_check_cmd()")
+                });
+                answer.map_err(|refusal| mlua::Error::external(ErrorReply(refusal.into())))
+            })?;
+            self.run.call::<(bool, Value)>((function, list(keys)?, list(args)?, call, may_call))
         });
         let (text, line) = match outcome {
             Ok((true, value)) => {
@@ -262,7 +269,7 @@ fn error_of(lua: &Lua, problem: Value) -> mlua::Result<(LuaString, bool)> {
     }
 }
 
-fn add_redis(lua: &Lua, native: &Table, running: &Arc<Running>, is_command: fn(&[u8]) -> bool) -> mlua::Result<()> {
+fn add_redis(lua: &Lua, native: &Table, running: &Arc<Running>) -> mlua::Result<()> {
     let flag = running.clone();
     let sha1hex = lua.create_function(move |lua, values: MultiValue| match values.front() {
         Some(value) if values.len() == 1 => {
@@ -273,8 +280,6 @@ fn add_redis(lua: &Lua, native: &Table, running: &Arc<Running>, is_command: fn(&
         _ => Err(mlua::Error::runtime("wrong number of arguments")),
     })?;
     native.set("sha1hex", sha1hex)?;
-    let find = lua.create_function(move |_, name: LuaString| Ok(is_command(&name.as_bytes())))?;
-    native.set("is_command", find)?;
     let log = lua.create_function(|_, (level, text): (u8, LuaString)| {
         let text = text.to_string_lossy();
         match level {

@@ -1,6 +1,6 @@
 //! Scripts in a server that is built without Lua: all are refused.
 
-use super::{CallOut, Running, Script};
+use super::{Commands, Running, Script};
 use crate::command::reply::Version;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub(crate) struct Engine;
 pub(crate) struct Compiled;
 
 impl Engine {
-    pub(crate) fn new(_: Arc<Running>, _: &str, _: fn(&[u8]) -> bool) -> Result<Engine, String> {
+    pub(crate) fn new(_: Arc<Running>, _: &str) -> Result<Engine, String> {
         Err(ABSENT.into())
     }
 
@@ -29,7 +29,7 @@ impl Engine {
         &mut self,
         _: (&Script, Compiled),
         _: [&[&[u8]]; 2],
-        _: &mut CallOut<'_>,
+        _: &mut dyn Commands,
         _: (&mut Vec<u8>, Version, usize),
     ) -> Result<(), Vec<u8>> {
         Err(ABSENT.into())

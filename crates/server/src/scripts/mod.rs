@@ -84,8 +84,14 @@ const WROTE: u8 = 1;
 /// The script is to end; it may change nothing any more.
 const KILLED: u8 = 2;
 
-/// A call of a command by a script: its words, and whether the reply is RESP3. Returns the reply's bytes.
-pub(crate) type CallOut<'c> = dyn FnMut(&[Vec<u8>], bool) -> Vec<u8> + 'c;
+/// The commands of the server, as a script uses them.
+pub(crate) trait Commands {
+    /// Executes a command; returns the bytes of the reply.
+    fn call(&mut self, words: &[Vec<u8>], is_resp3: bool) -> Vec<u8>;
+
+    /// Whether the user may execute a command with these arguments; `None` if there is no such command.
+    fn may_call(&mut self, words: &[Vec<u8>]) -> Option<bool>;
+}
 
 /// All scripts of the server.
 pub(crate) struct Scripts {

@@ -339,7 +339,7 @@ local function reply_of(ok, reply)
     if not is_reply then error(text, 0) end
     return { err = text }
 end
--- `redis.call` is set for each script.
+-- `redis.call` and `redis.acl_check_cmd` are set for each script.
 function redis.pcall(...) return reply_of(raw_pcall(redis.call, ...)) end
 local function one_field(field, ...)
     local text = ...
@@ -368,13 +368,6 @@ function redis.setresp(...)
     if select('#', ...) ~= 1 then error('redis.setresp() requires one argument.', 0) end
     if ... ~= 2 and ... ~= 3 then error('RESP version must be 2 or 3.', 0) end
     native.setresp(...)
-end
-function redis.acl_check_cmd(...)
-    if select('#', ...) == 0 then
-        error('Please specify at least one argument for this redis lib call', 0)
-    end
-    if not native.is_command(tostring((...))) then error('Invalid command passed to redis.acl_check_cmd()', 0) end
-    return true
 end
 -- Effects are always replicated; there is no debugger.
 function redis.replicate_commands() return true end
@@ -453,8 +446,8 @@ local function explain(problem)
     return { text = 'ERR ' .. tostring(problem), line = line }
 end
 
-local function run(script, keys, args, call)
-    redis.call = call
+local function run(script, keys, args, call, may_call)
+    redis.call, redis.acl_check_cmd = call, may_call
     raw_rawset(globals, 'KEYS', keys)
     raw_rawset(globals, 'ARGV', args)
     return raw_xpcall(script, explain)
