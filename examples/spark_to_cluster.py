@@ -46,7 +46,7 @@ def build(rows: int, path: str, master: str) -> None:
 
 @contextlib.contextmanager
 def serving(program: str, path: str, directory: str):
-    """Three servers of a third of the slots each; gives the port of one."""
+    """Three servers of a third of the slots each; returns the port of one."""
     ports = [free_port() for _ in range(NODES)]
     topology = os.path.join(directory, "topology.toml")
     with open(topology, "w") as file:

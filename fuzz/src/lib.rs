@@ -33,6 +33,6 @@ pub const fn allocator() -> Allocator {
 pub fn run(allocator: &Allocator, target: targets::Target, input: &[u8]) {
     allocator.set_limit(allocator.allocated() + MEMORY_BYTES).expect("above what is allocated");
     target(input);
-    // What the fuzzer itself needs between inputs is its own affair.
+    // The fuzzer's own state between inputs does not count.
     allocator.set_limit(usize::MAX).expect("no limit is above everything");
 }

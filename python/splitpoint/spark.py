@@ -380,7 +380,7 @@ class _Writer(datasource.DataSourceArrowWriter):
             self._remove_unfinished()
 
     def _replace_file(self, path: str) -> None:
-        """Gives the new directory the name of a file: for a moment nothing has that name."""
+        """Renames the new directory to the name of a file: for a moment nothing has that name."""
         old = os.path.join(self._unfinished, "old")
         os.rename(path, old)
         try:

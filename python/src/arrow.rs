@@ -81,8 +81,8 @@ impl Arrays {
             object.call_method0("__arrow_c_array__")?.extract()?;
         let schema: *mut FFI_ArrowSchema = pointer(&schema, SCHEMA)?;
         let array: *mut FFI_ArrowArray = pointer(&array, ARRAY)?;
-        // SAFETY: the capsule has the name that the interface gives to a schema, and owns one; it is moved out, so that
-        // the capsule's destructor finds a released one.
+        // SAFETY: the capsule has the interface's name for a schema, and owns one; it is moved out, so that the
+        // capsule's destructor finds a released one.
         let schema = unsafe { FFI_ArrowSchema::from_raw(schema) };
         // SAFETY: as above, for an array.
         let array = unsafe { FFI_ArrowArray::from_raw(array) };
@@ -93,8 +93,8 @@ impl Arrays {
     pub fn none_of(schema: &Bound<'_, PyAny>) -> PyResult<Self> {
         let capsule = schema.call_method0("__arrow_c_schema__")?;
         let schema: *mut FFI_ArrowSchema = pointer(&capsule, SCHEMA)?;
-        // SAFETY: the capsule has the name that the interface gives to a schema, and owns one; it is moved out, so that
-        // the capsule's destructor finds a released one.
+        // SAFETY: the capsule has the interface's name for a schema, and owns one; it is moved out, so that the
+        // capsule's destructor finds a released one.
         let schema = unsafe { FFI_ArrowSchema::from_raw(schema) };
         Ok(Arrays { schema, source: Source::One(None) })
     }
@@ -103,8 +103,8 @@ impl Arrays {
         let py = object.py();
         let capsule = object.call_method0("__arrow_c_stream__")?;
         let stream: *mut FFI_ArrowArrayStream = pointer(&capsule, STREAM)?;
-        // SAFETY: the capsule has the name that the interface gives to a stream, and owns one; it is moved out, so that
-        // the capsule's destructor finds a released one.
+        // SAFETY: the capsule has the interface's name for a stream, and owns one; it is moved out, so that the
+        // capsule's destructor finds a released one.
         let mut stream = unsafe { FFI_ArrowArrayStream::from_raw(stream) };
         let get_schema = stream.get_schema().ok_or_else(|| invalid("the Arrow stream was released"))?;
         let (schema, failed) = py.detach(|| {

@@ -31,7 +31,7 @@ pub struct DictionaryCore {
     opened: OnceLock<Opened>,
 }
 
-/// How a dictionary was opened: path, `map_data`, `map_index`.
+/// The arguments of opening a dictionary: path, `map_data`, `map_index`.
 type Opened = (PathBuf, Option<bool>, bool);
 
 impl DictionaryCore {

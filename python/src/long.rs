@@ -11,7 +11,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// How often the calling thread checks for Ctrl-C and reports progress.
+/// The interval at which the calling thread checks for Ctrl-C and reports progress.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// The state that the two threads share.

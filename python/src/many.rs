@@ -22,7 +22,7 @@ const KEYS_BETWEEN_LOOKS: usize = 1 << 16;
 /// The values found for some keys, concatenated.
 pub struct Found {
     pub bytes: Vec<u8>,
-    /// Where each value begins, and where the last one ends.
+    /// The start of each value, and the end of the last one.
     pub offsets: Vec<i64>,
     pub present: Vec<bool>,
 }

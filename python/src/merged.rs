@@ -57,7 +57,7 @@ impl Merged {
         self.raised.take().map_or(Ok(()), Err)
     }
 
-    /// Gives all pairs to the build.
+    /// Passes all pairs to the build.
     pub fn push_to(&self, build: &mut Build) -> splitpoint::Result<()> {
         let mut pairs = self.table.scan();
         while let Some((key, value)) = pairs.next_ref()? {

@@ -27,7 +27,7 @@ pub enum Nulls {
 const PAIRS: usize = 4096;
 /// The most bytes of a part, unless a single pair has more.
 const BYTES: usize = 1 << 20;
-/// How often progress is reported.
+/// The interval of progress reports.
 const REPORT_EVERY: Duration = Duration::from_millis(50);
 
 /// Passes all pairs of `source` to `sink`; returns their number, or `None` if the sink stopped by returning `false`.

@@ -31,7 +31,7 @@ pub enum Place {
     Dictionary,
 }
 
-/// How to create or open a store.
+/// Options to create or open a store.
 pub struct Opening<'a> {
     /// Its file, or the directory for its files; `None` in memory.
     pub path: Option<&'a Path>,
@@ -157,7 +157,7 @@ pub trait Store {
     }
 }
 
-/// How to build a dictionary.
+/// Options to build a dictionary.
 pub struct Making<'a> {
     /// Its file, or the directory for its files.
     pub path: &'a Path,

@@ -36,7 +36,7 @@ pub struct Plan {
     pub directory: PathBuf,
 }
 
-/// Has the system provide `bytes` bytes of memory, and gives them back.
+/// Makes the system provide `bytes` bytes of memory, and frees them.
 fn touch(bytes: u64) -> Outcome {
     const PAGE_BYTES: usize = 4096;
     let mut memory = Vec::new();

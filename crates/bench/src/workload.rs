@@ -122,14 +122,14 @@ pub enum Input {
     },
     /// Appends of 16 bytes to 8-byte keys.
     Appends {
-        /// How often each key is appended to.
+        /// The distribution of appends over keys.
         keys: KeyChoice,
         /// A different seed gives different keys in a different order.
         seed: u64,
     },
 }
 
-/// How often each key is appended to.
+/// The distribution of appends over keys.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyChoice {
@@ -271,7 +271,7 @@ pub struct Form {
     pub cold_lookups: Option<u64>,
     /// Processes per case, one after another.
     pub rounds: u32,
-    /// How often a process runs all parts; it reports the median.
+    /// The number of times that a process runs all parts; it reports the median.
     #[serde(default = "once")]
     pub repeats: u32,
     /// Engines that the form is too large for, unless named on the command line.

@@ -254,7 +254,7 @@ static int truncate_table(const char *path, int descriptor)
     if (flock(descriptor, LOCK_EX | LOCK_NB))
         return -1;
     int result = ftruncate(descriptor, 0);
-    /* What a crash has left belongs to the table that is gone; its journal would bring it back. */
+    /* Files left by a crash belong to the table that is gone; its journal would bring it back. */
     char beside[PATH_MAX + 8];
     for (int i = -1; i < 8 && result == 0; i++) {
         snprintf(beside, sizeof beside, i < 0 ? "%s-ckpt" : "%s-log%d", path, i);

@@ -15,8 +15,8 @@ pub fn common<'p>(sources: impl IntoIterator<Item = &'p Path>) -> u32 {
     sources.into_iter().filter_map(file_of).fold(0o666, |common, file| common & file.mode()) | OWNER
 }
 
-/// Gives the table or dictionary at `path` these permissions, and the owner of `sources` if they have one, as far as
-/// this process and the file system let it.
+/// Sets the permissions of the table or dictionary at `path`, and its owner to that of `sources` if they have one, as
+/// far as this process and the file system permit.
 pub fn share<'p>(path: &Path, sources: impl IntoIterator<Item = &'p Path> + Clone) {
     let files: Vec<_> = sources.clone().into_iter().filter_map(file_of).collect();
     let Some(first) = files.first() else { return };

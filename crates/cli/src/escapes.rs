@@ -93,7 +93,7 @@ fn to_escape(word: u64) -> u64 {
     is_control | is_zero(word ^ (0x7f * EACH)) | is_zero(word ^ (u64::from(b'\\') * EACH))
 }
 
-/// Where the first byte is that needs an escape.
+/// The position of the first byte that needs an escape.
 fn first_to_escape(bytes: &[u8]) -> Option<usize> {
     let (words, rest) = bytes.as_chunks::<8>();
     let flagged =

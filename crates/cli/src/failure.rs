@@ -1,4 +1,4 @@
-//! How a command fails: one message on standard error and one exit status.
+//! The failure of a command: one message on standard error and one exit status.
 //!
 //! Every message is printed in one place, [`Failure::report`] (`output.rs`). The library's errors carry a message, a
 //! hint and a status; the hint names no option, so this program adds its own. Other failures are made by cause, as in

@@ -23,7 +23,7 @@ use std::rc::Rc;
 /// The default limit for a row. An input without line ends stops here instead of filling memory.
 pub const ROW_BYTES_MAX: u64 = 1 << 30;
 
-/// What some programs put before UTF-8 text.
+/// The mark that some programs put before UTF-8 text.
 pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Large enough that a system call costs little compared to the data it returns.
@@ -56,7 +56,7 @@ pub struct Input<'i> {
     pub file_bytes: Option<u64>,
     /// The regular file, and where in it the input begins; `None` for pipes and compressed files.
     file: Option<(File, u64)>,
-    /// How the file is compressed, and how many of its bytes were read.
+    /// The compression of the file, and the number of its bytes read.
     compressed: Option<(Compression, Rc<Cell<u64>>)>,
     buffer: Vec<u8>,
     start: usize,
@@ -174,7 +174,7 @@ impl<'i> Input<'i> {
         &self.buffer[range]
     }
 
-    /// What has been read and not returned, at least one byte; [`consume`](Self::consume) returns it.
+    /// The bytes that were read and not returned, at least one; [`consume`](Self::consume) marks them as returned.
     pub fn peek(&mut self) -> Result<Taken> {
         while self.start == self.end {
             match self.fill()? {

@@ -105,7 +105,7 @@ impl CacheArgs {
     }
 }
 
-/// How commands open a table that they only read.
+/// Options of commands that only read a table.
 #[derive(clap::Args, Clone, Copy, Default)]
 pub struct ReadArgs {
     #[command(flatten)]

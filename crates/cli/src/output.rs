@@ -43,7 +43,7 @@ impl Output {
 }
 
 /// A line on standard error, in one write. One that cannot be written is dropped: work does not stop for a message, and
-/// the exit status gives the result.
+/// the exit status reports the result.
 pub fn say(message: impl Display) {
     let _ = io::stderr().write_all(format!("{message}\n").as_bytes());
 }

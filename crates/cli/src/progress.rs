@@ -15,7 +15,7 @@ const FIRST_LINE: Duration = Duration::from_millis(500);
 #[derive(Clone)]
 pub struct Progress {
     bar: ProgressBar,
-    /// What is done: `reading`.
+    /// The name of the work: `reading`.
     verb: &'static str,
     unit: Unit,
 }
@@ -75,7 +75,7 @@ impl Progress {
         Self { bar, verb, unit }
     }
 
-    /// What is done now, of work made by [`of_one_step`](Self::of_one_step).
+    /// The current work, of a bar made by [`of_one_step`](Self::of_one_step).
     #[cfg(feature = "lab")]
     pub fn step(&self, what: &str) {
         self.bar.set_message(format!("{}: {what}", self.verb));

@@ -10,7 +10,7 @@ use crate::failure::{Failure, Result};
 use serde::de::IgnoredAny;
 use splitpoint::{ErrorKind, Table};
 
-/// Where bytes come from.
+/// The origin of bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// Arguments, rows of text, files of others.
@@ -59,7 +59,7 @@ impl Encoding {
         }
     }
 
-    /// What is wrong with `bytes`.
+    /// The fault of `bytes`.
     fn refuse(&self, bytes: &[u8], origin: Origin) -> Option<String> {
         let length = |expected: usize| {
             (bytes.len() != expected).then(|| format!("has {} bytes, and the type has {expected}", bytes.len()))
@@ -98,7 +98,7 @@ impl Types {
         [&self.key, &self.value].iter().all(|encoding| !matches!(encoding, Encoding::Fixed(_) | Encoding::Other))
     }
 
-    /// What is wrong with a key and a value of this origin.
+    /// The fault of a key and a value of this origin.
     pub fn refuse(&self, key: &[u8], value: &[u8], origin: Origin) -> Option<String> {
         if origin == Origin::Typed {
             return None;
@@ -117,7 +117,7 @@ impl Types {
         format!("the key {key} has a type or a lifetime; the table holds {names}, a table without types holds both")
     }
 
-    /// What is wrong with a tail that is appended to a value.
+    /// The fault of a tail that is appended to a value.
     pub fn refuse_tail(&self) -> Option<String> {
         let whole = !matches!(self.value, Encoding::Bytes | Encoding::Text);
         whole.then(|| format!("nothing can be appended to a value of a table that holds {}", self.names))

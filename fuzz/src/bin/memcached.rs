@@ -29,7 +29,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     assert!(whole.is_empty() || whole.ends_with(b"\r\n"), "a reply without an end");
 });
 
-/// What the classic commands with a value look like to a second reader: words between spaces, up to a zero byte.
+/// The classic commands with a value, as a second reader finds them: words between spaces, up to a zero byte.
 fn compare(line: &[u8]) {
     let text = line.split(|&b| b == 0).next().unwrap_or_default();
     let words: Vec<&[u8]> = text.split(|&b| b == b' ').filter(|word| !word.is_empty()).collect();

@@ -45,7 +45,7 @@ fn execute(input: &[u8]) {
     'pieces: for piece in input.chunks(input.len() / 2 + 1) {
         kept.extend_from_slice(piece);
         loop {
-            // What needs a thread that may wait is not executed: it may sleep.
+            // Commands that need a thread that may wait are not executed: it may sleep.
             let (used, flow) = session.execute(&kept, &mut out, Patience::EventLoop);
             kept.drain(..used);
             out.clear();

@@ -18,7 +18,7 @@ const PATTERN_BYTES: usize = 12;
 const SUBJECT_BYTES: usize = 64;
 
 const SCRIPTS: [&str; 9] = [
-    // What was decoded can be encoded, and is as long when that is done again: the names of an object have no order.
+    // A decoded value can be encoded, and repeating both gives the same length: the names of an object have no order.
     "local text = cjson.encode(cjson.decode(ARGV[1]))\nassert(#cjson.encode(cjson.decode(text)) == #text)",
     "local packed = cmsgpack.pack(cmsgpack.unpack(ARGV[1]))\nassert(type(packed) == 'string')",
     "return #cmsgpack.pack(cmsgpack.unpack_limit(ARGV[1], 3, #ARGV[2]))",

@@ -12,7 +12,7 @@ use crate::spt;
 
 /// Edits of one file at most.
 const EDITS_MAX: usize = 15;
-/// What a file may be made longer by.
+/// The maximum by which a file is made longer.
 const LONGER_BYTES: usize = 1 << 16;
 
 /// Edits a table file.
@@ -53,7 +53,7 @@ fn change_field(input: &mut Input<'_>, base: &Base, file: &mut [u8]) {
     let old = number_at(file, field.at, field.bytes);
     let new = match input.byte() % 8 {
         how @ 0..=4 => input.near(old, how),
-        // What another field of its kind has: pages shared, circles, groups in one place.
+        // The value of another field of its kind: makes shared pages, cycles, overlapping groups.
         5 => {
             let alike: Vec<_> = base.fields.iter().filter(|other| other.what == field.what).collect();
             let other = alike[input.below(alike.len())];

@@ -1,4 +1,4 @@
-//! Any bytes as a dictionary: whatever they are, every call gives a value or an error.
+//! Any bytes as a dictionary: whatever they are, every call returns a value or an error.
 //!
 //! ```text
 //! "SPLITDCT"...            the whole input is the file, as it is: any .spd file is an input
@@ -103,7 +103,7 @@ fn change_field(input: &mut Input<'_>, base: &Base, file: &mut [u8]) {
     let new = match input.byte() % 8 {
         how @ 0..=4 => input.near(old, how),
         5 => old ^ 1 << (input.byte() % 64),
-        // What another field has.
+        // The value of another field.
         6 => {
             let (at, bytes) = base.fields[input.below(base.fields.len())];
             number_at(base.file, at, bytes)

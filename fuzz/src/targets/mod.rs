@@ -1,8 +1,8 @@
-//! What is fuzzed: each target takes any bytes, and panics where the library does something wrong.
+//! The fuzz targets: each takes any bytes, and panics if the library does something wrong.
 //!
 //! * `dictionary`: a dictionary file, or damage to a good one, with checksums that fit if the input says so. Every call
-//!   gives a value or an error; the ways to look up agree.
-//! * `open`: a table file, or damage to a good one, and operations on it. Every call gives a value or an error; the
+//!   returns a value or an error; the ways to look up agree.
+//! * `open`: a table file, or damage to a good one, and operations on it. Every call returns a value or an error; the
 //!   file stays in proportion.
 //! * `replay`: a log with a good table: edits of a good one with right checksums, or any bytes. A table that opens is
 //!   whole, has what a second reader finds, and the same when it is opened again.
@@ -23,7 +23,7 @@ pub mod replay;
 
 use std::path::{Path, PathBuf};
 
-/// What is done with an input; panics where something is wrong.
+/// Runs an input; panics if something is wrong.
 pub type Target = fn(&[u8]);
 
 /// All of them by name: the name of a program, and of a folder in `fuzz/seeds`.

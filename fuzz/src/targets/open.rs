@@ -1,4 +1,4 @@
-//! Any bytes as a table file: whatever they are, every call gives a value or an error.
+//! Any bytes as a table file: whatever they are, every call returns a value or an error.
 //!
 //! ```text
 //! "SPLITPNT"...                     the whole input is the file, as it is: any .spt file is an input
@@ -30,7 +30,7 @@ const EMPTY: u8 = 64;
 
 /// Calls that an input may ask for.
 const CALLS_MAX: usize = 64;
-/// What a file may grow by in a run: what is put there, and a doubling of the buckets.
+/// The maximum growth of a file in a run: for the pairs put there, and for doubling the buckets.
 const FILE_BYTES: u64 = 16 << 20;
 
 pub fn run(bytes: &[u8]) {

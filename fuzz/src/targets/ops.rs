@@ -112,7 +112,7 @@ fn fill_key(n: u8) -> Vec<u8> {
 
 impl Run {
     fn operation(mut self, input: &mut Input<'_>, n: usize) -> Run {
-        // What is above came later: seeds mean what they did.
+        // Higher bytes are newer operations, so that seeds keep their meaning.
         let operation = match input.byte() {
             byte @ 0..240 => byte % 24,
             byte => byte,
@@ -254,7 +254,7 @@ impl Run {
         self.scan.stayed.remove(key);
     }
 
-    /// Gives the key `value` before what it has; takes it out where both are as long.
+    /// Prepends `value` to the value of the key; removes the key if both have the same length.
     fn update(&mut self, key: Vec<u8>, value: Vec<u8>) {
         let changed = |old: Option<&[u8]>| {
             let old = old.unwrap_or(b"");

@@ -38,7 +38,7 @@ const KILL: u8 = 32;
 /// Edits of records at most, and of bytes.
 const EDITS_MAX: usize = 15;
 const BYTE_EDITS_MAX: usize = 3;
-/// What a body is made longer by.
+/// The maximum by which a body is made longer.
 const LONGER_BYTES: usize = 70_000;
 /// Above this, doublings take more time than they show.
 const RECORDS_MAX: usize = 1000;
@@ -254,7 +254,7 @@ fn edit_record(input: &mut Input<'_>, what: u8, kinds: &[u8], record: &mut Recor
 // ---------------------------------------------------------------------------------------------
 // What must hold
 
-/// What the second reader makes of the files: the number of records, and the pairs.
+/// The content of the files according to the second reader: the number of records, and the pairs.
 fn expected(base: &Base, files: &[Vec<u8>]) -> Option<(usize, Pairs)> {
     let segments = log::follow(files, base.file).ok()?;
     let mut pairs: Pairs = base.pairs.clone();
@@ -276,7 +276,7 @@ fn check(base: &Base, flags: u8, files: &[Vec<u8>]) {
         std::fs::write(beside(&path, &format!("-log{slot}")), file).expect("room for a log");
     }
     let expected_pairs = expected(base, files);
-    // Reading only gives the same, and touches nothing.
+    // A read-only open finds the same, and changes nothing.
     match (TableOptions::new().read_only(true).open(&path), &expected_pairs) {
         (Ok(table), Some((_, pairs))) => assert!(scanned(&table) == *pairs, "reading only gives other pairs"),
         (Err(_), None) => {}

@@ -110,7 +110,7 @@ impl Engine for Foreign {
     }
 
     fn version(&self) -> String {
-        // SAFETY: takes nothing, gives a text.
+        // SAFETY: takes nothing, returns a text.
         text(unsafe { (self.peer.version)() })
     }
 
@@ -346,7 +346,7 @@ impl Engine for ForeignMaker {
     }
 
     fn version(&self) -> String {
-        // SAFETY: takes nothing, gives a text.
+        // SAFETY: takes nothing, returns a text.
         text(unsafe { (self.peer.version)() })
     }
 

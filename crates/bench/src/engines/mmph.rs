@@ -1,8 +1,8 @@
 //! Monotone minimal perfect hash functions of Belazzougui, Boldi, Pagh and Vigna, by longest common prefixes, in their
 //! author's crate. The third row of the paper's Table 1.
 //!
-//! Such a function gives a key its rank in the order of the *keys*, so it is built from sorted ones; the sort is timed,
-//! as it is for peers that need it. Settings: "lcp", and "lcp2", which takes two steps and fewer bits.
+//! Such a function maps a key to its rank in the order of the *keys*, so it is built from sorted ones; the sort is
+//! timed, as it is for peers that need it. Settings: "lcp", and "lcp2", which takes two steps and fewer bits.
 
 use super::functions::{Built, built, keep};
 use crate::engine::{Engine, Made, Maker, Making, Outcome, Pairs, Place};

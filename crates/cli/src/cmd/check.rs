@@ -89,7 +89,7 @@ pub struct Checked<'c> {
     pub file_bytes: u64,
     pub pairs: u64,
     pub faults: Vec<Fault>,
-    /// What to do about faults.
+    /// Advice about faults.
     pub advice: String,
     pub json: bool,
 }

@@ -38,7 +38,7 @@ pub struct Get {
     reading: ReadArgs,
 }
 
-/// How a value is printed, for tables and dictionaries.
+/// The format of printed values, for tables and dictionaries.
 #[derive(clap::Args)]
 pub struct ShownArgs {
     /// Print only the value, without a newline

@@ -414,7 +414,7 @@ struct Report<'r> {
     inputs: &'r Inputs<'r>,
     time: Duration,
     table_pairs: u64,
-    /// Which values of repeated keys are in the table.
+    /// The values of repeated keys that the table has.
     kept: &'static str,
     /// Keys that had expired, and are not stored.
     expired: u64,

@@ -28,7 +28,7 @@ message names the cursor.";
 pub struct Scan {
     /// The table or dictionary
     file: PathBuf,
-    /// Where to begin: the cursor that an earlier scan printed
+    /// The cursor to start from, printed by an earlier scan
     #[arg(long, short, value_name = "N", default_value_t = 0)]
     cursor: u64,
     #[command(flatten)]

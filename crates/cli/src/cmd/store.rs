@@ -25,7 +25,7 @@ const STEP: u64 = 1024;
 /// A position from which a scan continues; `None` after the last pair.
 pub type Cursor = Option<u64>;
 
-/// Where a scan begins, and what it takes.
+/// The start of a scan, and the pairs that it takes.
 pub struct Wanted<'w> {
     pub cursor: u64,
     pub filter: &'w KeyFilter,

@@ -60,7 +60,7 @@ fn wait(interrupt: &Interrupt, time: Duration) -> Result<bool> {
     }
 }
 
-/// What the last lines showed, so that a change gets a new heading.
+/// The kind of the last lines, so that a change gets a new heading.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shown {
     Nothing,
@@ -76,7 +76,7 @@ struct Watch<'f> {
     lines: u64,
     /// The counters as last read.
     last: Option<PublishedCounters>,
-    /// How long they have not changed.
+    /// The time since they changed.
     silent: Duration,
     /// The table as of the last walk.
     walked: Option<Table>,

@@ -176,7 +176,7 @@ impl<'i> Dump<'i> {
         Ok(wrong.or(second).map_or(Lines::Pair, |(line, what)| Lines::Bad(line, what)))
     }
 
-    /// What is wrong with a second value of a key.
+    /// The error for a second value of a key.
     fn second_value(&mut self) -> Option<String> {
         if !self.duplicates || !self.one_value {
             return None;

@@ -20,7 +20,7 @@ const HEADER_BYTES: u64 = 8;
 pub struct File<'i> {
     input: Input<'i>,
     pairs: u64,
-    /// Where the records end, and how many there are.
+    /// The end of the records, and their number.
     contents: Option<(u64, u64)>,
 }
 
@@ -53,7 +53,7 @@ impl<'i> File<'i> {
     }
 }
 
-/// Where the records end, and how many there are, by the contents of a file of `file_bytes`.
+/// The end of the records, and their number, from the contents of a file of `file_bytes`.
 fn records_of(contents: &[u8], file_bytes: u64) -> Option<(u64, u64)> {
     let (mut end, mut slots_total) = (u64::MAX, 0);
     for table in contents.chunks_exact(8) {

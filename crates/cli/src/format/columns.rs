@@ -1,4 +1,4 @@
-//! Which columns of a row are its key and its value.
+//! The columns of a row that are its key and its value.
 //!
 //! Without a chosen value column, the value is the other column of two, or all other columns as one JSON object.
 
@@ -192,8 +192,8 @@ fn alike(names: &[String]) -> Option<(usize, usize)> {
 }
 
 impl Picked {
-    /// What is wrong with a row of `count` columns, of which those from the first row's width on are `spare`, if
-    /// anything is. Empty fields at the end lose nothing.
+    /// The fault of a row of `count` columns, of which those from the first row's width on are `spare`, if there is
+    /// one. Empty fields at the end lose nothing.
     pub fn check<F: AsRef<[u8]>>(
         &self,
         count: usize,

@@ -36,7 +36,7 @@ const BUCKET_BYTES_MAX: u64 = 1 << 28;
 const MAGICS: [(u32, usize); 5] =
     [(0x1357_9ace, 0), (0x1357_9acd, 4), (0x1357_9acf, 8), (0x1357_9ad0, 4), (0x1357_9ad1, 8)];
 
-/// Where the slots of a bucket begin, and the bytes of one; by the bytes of an offset and its alignment.
+/// The start of a bucket's slots, and the bytes of one; they depend on the bytes of an offset and its alignment.
 const LAYOUTS: [Layout; 3] = [
     Layout { offset_bytes: 8, slots_at: 112, slot_bytes: 24 },
     Layout { offset_bytes: 8, slots_at: 84, slot_bytes: 24 },
@@ -152,7 +152,7 @@ impl GdbmFile {
         let name = path.display().to_string();
         let failed = |error: &io::Error| Failure::io(&name, error);
         let file = File::open(path).map_err(|error| failed(&error))?;
-        // GDBM locks the file so. Where the file system has no locks, it has none either.
+        // GDBM locks the file in this way. If the file system has no locks, GDBM uses none either.
         if let Err(TryLockError::WouldBlock) = file.try_lock_shared() {
             return Err(Failure::of_kind(
                 ErrorKind::Locked,
@@ -463,7 +463,7 @@ mod tests {
     fn every_truncation_is_an_error_or_a_bad_row() {
         for bytes in 0..STANDARD.len() {
             let read = rows(&STANDARD[..bytes]);
-            // What follows the last record is free.
+            // The space after the last record is free.
             let (whole, _) = rows(STANDARD).unwrap();
             assert!(read.is_none_or(|(pairs, bad)| bad > 0 || pairs == whole), "{bytes}");
         }

@@ -64,11 +64,11 @@ pub trait Source {
     }
     /// Bytes of the file consumed so far, as far as known.
     fn taken_bytes(&self) -> u64;
-    /// How many of its items are read, and how many there are, if it counts items instead of bytes.
+    /// The number of its items read, and in all, if it counts items instead of bytes.
     fn done(&self) -> Option<(u64, u64)> {
         None
     }
-    /// What the user should know of the input, after its last row.
+    /// A note on the input for the user, after its last row.
     fn note(&self) -> Option<String> {
         None
     }
@@ -78,7 +78,7 @@ pub trait Source {
     }
 }
 
-/// Where a row is decoded if its bytes are not in the input verbatim.
+/// The buffer for a row whose bytes are not in the input verbatim.
 #[derive(Default)]
 pub struct Scratch {
     pub key: Vec<u8>,

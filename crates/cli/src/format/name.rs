@@ -95,7 +95,7 @@ impl Format {
         })
     }
 
-    /// How an input holds its pairs, for the check of its first bytes.
+    /// The form in which an input holds its pairs, for the check of its first bytes.
     pub fn layout(self) -> Layout {
         match self {
             Self::Raw => Layout::Raw,

@@ -60,7 +60,7 @@ pub struct Parquet {
     scratch: Scratch,
 }
 
-/// Where values come from.
+/// The source of values.
 enum Value {
     /// The last column.
     Column,

@@ -18,7 +18,7 @@ use std::io::Write;
 
 const DAY_S: i64 = 24 * 60 * 60;
 
-/// How a column's values become text.
+/// The conversion of a column's values to text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Bytes,

@@ -24,7 +24,7 @@ pub fn is_rdb(head: &[u8]) -> bool {
     version.iter().all(u8::is_ascii_digit) && OPCODES.contains(opcode)
 }
 
-/// What a value may decode to: as much as any other row.
+/// The maximum size of a decoded value: as for any other row.
 pub fn limits(row_bytes_max: u64) -> Limits {
     Limits { string_bytes: row_bytes_max.min(Limits::FILE.string_bytes), value_bytes: row_bytes_max }
 }

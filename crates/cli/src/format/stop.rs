@@ -8,7 +8,7 @@ use std::ops::Range;
 pub enum Stop {
     /// A signal came while we waited.
     Interrupted,
-    /// What was expected, and what there is; no row can be found after it.
+    /// The expected input, and the actual one; no row can be found after it.
     Lost(String),
     Failed(Failure),
 }

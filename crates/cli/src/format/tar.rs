@@ -39,7 +39,7 @@ pub struct Tar<'i> {
     left_out: LeftOut,
 }
 
-/// What the next bytes are.
+/// The kind of the next bytes.
 enum Next {
     Header,
     File {
@@ -47,7 +47,7 @@ enum Next {
     },
     /// A hard link to the target of this path.
     Link(Vec<u8>),
-    /// What a header has no room for.
+    /// Fields that do not fit a header.
     Extension {
         bytes: u64,
         is: Extension,

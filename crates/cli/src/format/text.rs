@@ -8,7 +8,7 @@ use crate::input::{BYTE_ORDER_MARK, Input, Taken};
 use splitpoint_server::rdb::Entry;
 use std::io::Write;
 
-/// How a line becomes a pair.
+/// The conversion of a line to a pair.
 pub enum Lines {
     Tsv {
         escapes: bool,

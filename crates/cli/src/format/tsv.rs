@@ -38,7 +38,7 @@ pub struct TsvColumns<'i> {
     escapes: bool,
     /// Number of the last line, from 1.
     number: u64,
-    /// Where the fields of the last line are in the input.
+    /// The fields of the last line, as ranges of the input.
     fields: Vec<Range<usize>>,
     scratch: Scratch,
 }

@@ -23,7 +23,7 @@ use std::io::Write;
 
 type Result<T> = std::result::Result<T, String>;
 
-/// What no plain pair has.
+/// Properties that no plain pair has.
 const NAMES: [&str; 4] = ["type", "expires_at_ms", "flags", "database"];
 
 /// Above this length, memory is reserved before a line is parsed: the parser itself would abort without it.

@@ -8,7 +8,7 @@ use std::path::Path;
 
 type Result<T> = std::result::Result<T, String>;
 
-/// What a format's header says of the pairs.
+/// Facts about the pairs for a format's header.
 #[derive(Clone, Copy)]
 pub struct About<'a> {
     /// The table or dictionary.

@@ -246,7 +246,7 @@ mod tests {
         let mut found = rows(&files, |bytes| renamed(bytes, b"six", b"one"));
         found.sort();
         assert_eq!(found, ["\"one 6\"", replaced, "\"two 2\""]);
-        // What precedes an archive, as in one that extracts itself, moves its directory.
+        // Bytes before an archive, as in one that extracts itself, shift its directory.
         let mut found = rows(&files, |bytes| [b"#!".to_vec(), renamed(bytes, b"six", b"one")].concat());
         found.sort();
         assert_eq!(found, ["\"one 6\"", replaced, "\"two 2\""]);

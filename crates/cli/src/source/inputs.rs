@@ -35,14 +35,14 @@ type Take<'t> = dyn FnMut(Pair<'_>, u64) -> Result<Option<String>> + 't;
 /// Takes a pair, or a key with a type or a lifetime.
 type TakeItem<'t> = dyn FnMut(Item<'_>, u64) -> Result<Option<String>> + 't;
 
-/// What an input has.
+/// The kinds of an input's content.
 #[derive(Clone, Copy)]
 pub enum Item<'r> {
     Pair(Pair<'r>),
     Entry(&'r Entry),
 }
 
-/// What a [`Take`] returns for the library's answer: a pair that is too long is a bad row.
+/// The result of a [`Take`] for the library's answer: a pair that is too long is a bad row.
 pub fn accepted(taken: splitpoint::Result<()>) -> Result<Option<String>> {
     match taken {
         Ok(()) => Ok(None),
@@ -68,12 +68,12 @@ pub struct Inputs<'i> {
     places_before: u64,
     /// The place after the last row.
     places_next: u64,
-    /// What has been read, and the columns of the last input.
+    /// The rows read, and the columns of the last input.
     taken: Vec<Kind>,
     columns: Option<String>,
     /// Of the current input.
     first_values: Option<FirstValues>,
-    /// What the pairs must be, and where those of the current input come from.
+    /// The required types of the pairs, and the origin of those of the current input.
     pub must_be: Option<Types>,
     pairs_from: types::Origin,
     progress: Progress,
@@ -86,7 +86,7 @@ pub enum End {
     Signal(Signal),
 }
 
-/// What has been read.
+/// The rows read.
 #[derive(Clone, Copy, Default)]
 pub struct Read {
     pub rows: u64,
@@ -199,7 +199,7 @@ fn refused(entry: &Entry) -> String {
     }
 }
 
-/// What an input is that is no file.
+/// The kind of an input that is not a file.
 fn elsewhere(path: &Path) -> Option<Kind> {
     match path.as_os_str().as_bytes() {
         _ if redis::is_address(path) => Some(Kind::Redis),
@@ -490,7 +490,7 @@ impl<'i> Inputs<'i> {
         )))
     }
 
-    /// What to do about a bad row that ended the reading: after another format, or without that row.
+    /// Advice on a bad row that ended the reading: to choose another format, or to leave out that row.
     pub fn advice(&self, bad: &BadRow) -> String {
         // A wrong guess of the format shows in the first row.
         let is_guess = |kind: &Kind| matches!(kind, Kind::Rows(Format::Tsv | Format::Csv | Format::Jsonl));

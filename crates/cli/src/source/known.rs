@@ -23,7 +23,7 @@ const SQLITE: &str = "`sqlite3 -csv -header FILE 'SELECT key, value FROM ...' | 
 /// A kind of binary file.
 struct Kind {
     what: &'static str,
-    /// Where the signature is.
+    /// The offset of the signature.
     at: usize,
     signature: &'static [u8],
     advice: &'static str,
@@ -86,7 +86,7 @@ const KINDS: &[Kind] = &[
     kind("UTF-16 text", 0, b"\xfe\xff", UTF16),
 ];
 
-/// What a file of a known kind is, and what to do with it.
+/// The kind of a known file, and what to do with it.
 pub fn kind_of(head: &[u8]) -> Option<(&'static str, &'static str)> {
     let is_control = |byte: &u8| *byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r');
     let has_signature = |kind: &&Kind| {

@@ -55,7 +55,7 @@ pub enum OnError {
     Skip,
 }
 
-/// How inputs are read.
+/// Options for reading inputs.
 #[derive(clap::Args)]
 pub struct SourceArgs {
     /// The format of the pairs; auto detects it from the content, then from the name of INPUT

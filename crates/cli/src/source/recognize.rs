@@ -1,4 +1,4 @@
-//! What an input is, and the format of its rows, by its first bytes and its name, before anything is written.
+//! Recognizes an input, and the format of its rows, by its first bytes and its name, before anything is written.
 //!
 //! ```text
 //! signature      Parquet, cdb, GDBM, RDB, tar, ZIP, the dumps of GDBM, Berkeley DB, LMDB, cdb, our CSV    decides
@@ -26,7 +26,7 @@ const HEAD_BYTES: usize = 64 << 10;
 /// Lines or records that decide between TSV and CSV.
 const ROWS_INSPECTED: usize = 100;
 
-/// What an input is.
+/// The kind of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Table,
@@ -88,7 +88,7 @@ pub fn recognize(input: &mut Input<'_>, path: &Path, chosen: Option<Format>) -> 
     format.map_err(|what| Failure::of_kind(ErrorKind::NotATable, format_args!("{}: {what}", input.name)))
 }
 
-/// Where the first bytes are, and whether they are all; `None` if there are none, or a signal came.
+/// The first bytes, and whether there are no more; `None` if the input is empty, or a signal came.
 fn head(input: &mut Input<'_>, chosen: Option<Format>) -> Result<Option<(std::ops::Range<usize>, bool)>> {
     let mut wanted = if input.file_bytes.is_some() || input.compression().is_some() { HEAD_BYTES } else { 1 };
     loop {

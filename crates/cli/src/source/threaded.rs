@@ -28,7 +28,7 @@ enum Item {
 
 enum Message {
     Rows(Batch),
-    /// What the user should know of the input.
+    /// A note on the input for the user.
     End(Option<String>),
     Failed(Failure),
 }
@@ -44,7 +44,7 @@ struct Batch {
 /// Nobody takes further rows.
 pub struct Gone;
 
-/// Where the reader puts its rows.
+/// The destination of the reader's rows.
 pub struct Feed {
     sender: SyncSender<Message>,
     batch: Batch,

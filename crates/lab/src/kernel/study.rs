@@ -257,7 +257,7 @@ impl Charge {
     }
 }
 
-/// Measures each kernel in `runs` runs; `streams` gives the operations for each pruning.
+/// Measures each kernel in `runs` runs; `streams` has the operations for each pruning.
 ///
 /// # Errors
 /// [`Stopped`] if `proceed` returned `Break`.
@@ -276,7 +276,7 @@ pub fn measure<'s>(
             }
             let mut time = Duration::ZERO;
             for variant in &kernel.variants {
-                // The first run gives the shapes too: another replay would take as long.
+                // The first run returns the shapes too: another replay would take as long.
                 let (took, shape) = run(*variant, streams(kernel.pruning), index == 0, proceed)?;
                 time += took;
                 shapes.extend(shape);

@@ -185,7 +185,7 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
-/// Replays `ops` on `table` and counts. Asserts that every lookup gives the expected slot.
+/// Replays `ops` on `table` and counts. Asserts that every lookup finds the expected slot.
 pub fn replay<K: Copy + Eq, T: Table<K>>(ops: &[Op<K>], table: &mut T) -> Counts {
     let mut counts = Counts::default();
     for op in ops {

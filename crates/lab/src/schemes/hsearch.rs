@@ -18,7 +18,7 @@ pub const SLOTS_MAX: usize = 1 << 28;
 /// Brent rearranges above this number of probes.
 const BRENT_THRESHOLD: usize = 2;
 
-/// How collisions are resolved.
+/// The method of resolving collisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Probing {
     Double,

@@ -11,7 +11,7 @@
 //! | `study` | | inserts keys into a scheme and measures it on the way |
 //!
 //! The models store keys and count bytes; they store no values and write no file. Work is counted in pages or entries,
-//! never in time, so a study gives the same figures on every machine. Hashes have 32 bits, as in the original programs;
+//! never in time, so a study has the same result on every machine. Hashes have 32 bits, as in the original programs;
 //! low bits first.
 //!
 //! Source: Seltzer & Yigit 1991, "Existing UNIX Hashing Techniques"; each module names what it takes from the program

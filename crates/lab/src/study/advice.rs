@@ -9,7 +9,7 @@ use super::chance::SIGNIFICANT;
 use super::{Duplicates, FunctionReport, Level, Speed, Survey};
 use splitpoint::HashKind;
 
-/// How a function spreads these keys.
+/// The spread of these keys by a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// Too few keys to say: a function with twice the cost could be chance.

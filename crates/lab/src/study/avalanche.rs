@@ -16,7 +16,7 @@ const KEYS_MAX: usize = 2048;
 /// A bit position that fewer keys than this have is not reported.
 const TRIES_MIN: u32 = 64;
 
-/// How often each bit of the hash flipped.
+/// The frequency with which each bit of the hash flipped.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Avalanche {
     /// The width of the hash in bits.

@@ -1,4 +1,4 @@
-//! The random model: what an ideal function gives, each key in a bucket chosen uniformly at random.
+//! The random model: the result of an ideal function, which puts each key in a bucket chosen uniformly at random.
 //!
 //! With `n` keys in `m` buckets, the size of a bucket is Poisson distributed with mean `n / m`. The exact distribution
 //! is binomial; from a few hundred buckets on the difference is negligible.

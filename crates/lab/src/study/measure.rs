@@ -4,8 +4,8 @@
 //!
 //! * A successful lookup compares `sum s(s+1)/2 / n` keys on average: its own key, and those before it in the chain.
 //! * An unsuccessful lookup of a key *like the present ones* compares `sum s(s-1) / n`: the other keys in the bucket of
-//!   each key. The random model gives `n / m`. A function that crowds keys gives more, because absent keys crowd in the
-//!   same buckets.
+//!   each key. In the random model this is `n / m`. It is more for a function that crowds keys, because absent keys
+//!   crowd in the same buckets.
 //! * An unsuccessful lookup whose bucket is uniformly random compares `n / m`, whatever the function.
 //!
 //! Source: Lever 2000, Section 2; Knuth 3, 6.4 (linear probing: the sum of displacements is the same for every order of

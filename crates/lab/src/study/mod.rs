@@ -120,7 +120,7 @@ pub struct FunctionReport {
     pub function: HashFunction,
     /// The width of its hashes in bits.
     pub bits: u32,
-    /// How it spreads the keys: first over the requested table, then over smaller ones.
+    /// Its spread of the keys: first over the requested table, then over smaller ones.
     pub levels: Vec<Level>,
     /// Keys of the largest bucket, in reading order.
     pub largest_keys: Vec<Vec<u8>>,
@@ -378,7 +378,7 @@ impl Study {
         }
     }
 
-    /// What to time for `function`.
+    /// The function to time in place of `function`.
     fn timed<'f>(&'f self, function: &'f HashFunction) -> &'f HashFunction {
         self.timed.iter().find(|timed| timed.name() == function.name()).unwrap_or(function)
     }
@@ -488,7 +488,7 @@ impl Table {
     }
 }
 
-/// How one function spreads the keys.
+/// The spread of the keys by one function.
 struct Spread {
     levels: Vec<Level>,
     largest: usize,

@@ -132,7 +132,7 @@ enum CompressName {
     Lz4,
 }
 
-/// How records are laid out in the file.
+/// The layout of records in the file.
 #[derive(clap::Args, Default)]
 pub struct ShapeArgs {
     /// Bytes of a page, a power of two from 512 to 64K: what most lookups read [default: 4K]

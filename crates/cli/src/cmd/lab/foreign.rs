@@ -43,7 +43,7 @@ pub fn function(name: &str, place: &str) -> Result<HashFunction> {
     }))
 }
 
-/// What the system says, which libloading keeps behind its own message.
+/// The system's message, which libloading hides behind its own.
 fn cause(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }

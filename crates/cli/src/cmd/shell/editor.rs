@@ -87,7 +87,7 @@ fn failed(error: ReadlineError) -> Failure {
     Failure::io("the terminal", &error)
 }
 
-/// What a word completes to.
+/// The completions of a word.
 struct Words {
     commands: Vec<&'static str>,
     seen: BTreeSet<String>,

@@ -69,7 +69,7 @@ struct Session<'s> {
     /// `None` before the first pair of a table that does not exist yet.
     store: Option<Store>,
     read_only: bool,
-    /// Where `more` continues.
+    /// The position where `more` continues.
     cursor: Option<u64>,
     failed: bool,
     /// Watched while commands are piped in.

@@ -17,7 +17,7 @@ use std::path::Path;
 /// Message of an interrupted tour.
 const STOPPED: &str = "the tour ends here, its files are removed";
 
-/// Where the tests run, and how often.
+/// The directory of the tests, and the number of runs.
 #[derive(Clone, Copy)]
 pub struct Bench<'b> {
     pub place: &'b Path,

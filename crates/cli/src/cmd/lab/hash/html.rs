@@ -13,7 +13,7 @@ use splitpoint_lab::study::{Class, FunctionReport, Level, Report};
 const SIZES_MAX: u64 = 40;
 /// Sizes of which the random model expects fewer buckets share the last point: chance alone moves them far.
 const BUCKETS_MIN: f64 = 10.0;
-/// What chance explains: this many standard deviations.
+/// The number of standard deviations that chance explains.
 const SIGMAS: f64 = 3.0;
 const CHANCE: &str = "by chance";
 

@@ -229,7 +229,7 @@ pub fn hash_ns(measured: &Measured) -> Option<f64> {
     (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
 }
 
-/// What pruning costs in other caches.
+/// The costs of pruning in other caches.
 pub fn charges(experiment: &Experiment, column: &Column) -> Vec<String> {
     let kernels = experiment.kernels.iter().zip(&column.measured).filter(|(_, measured)| !measured.charges.is_empty());
     kernels.map(|(kernel, measured)| charges_of(kernel, measured)).collect()

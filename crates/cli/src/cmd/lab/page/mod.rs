@@ -38,7 +38,7 @@ const STYLE: &str = include_str!("assets/page.css");
 pub fn write(path: &Path, page: &str, permissions: u32) -> Result<()> {
     let write = || {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            // Who may read the files may list them.
+            // Users who may read the files may list them.
             let permissions = permissions | (permissions & 0o444) >> 2;
             DirBuilder::new().recursive(true).mode(permissions).create(folder)?;
         }

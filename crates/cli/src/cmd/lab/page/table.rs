@@ -3,7 +3,7 @@
 use super::escaped;
 use std::fmt::Write;
 
-/// What a cell says beyond its text.
+/// The meaning of a cell beyond its text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mark {
     None,
@@ -43,7 +43,7 @@ impl From<Dots> for Cell {
     }
 }
 
-/// How a row is highlighted.
+/// The highlighting of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     Plain,
@@ -55,7 +55,7 @@ pub enum Kind {
 
 /// A table: the first cell of each row is its header.
 pub struct Table {
-    /// What it shows, for screen readers.
+    /// A description for screen readers.
     pub caption: String,
     pub head: Vec<String>,
     pub rows: Vec<(Kind, Vec<Cell>)>,
@@ -115,10 +115,10 @@ fn cell((number, cell): (usize, &Cell)) -> String {
 /// The number of shades above the lightest.
 pub const SHADES: usize = 9;
 
-/// A heat map: numbers whose shade has an absolute meaning, which `legend` gives.
+/// A heat map: numbers whose shade has an absolute meaning, explained by `legend`.
 pub struct HeatMap {
     pub title: String,
-    /// What the rows and the columns are.
+    /// The titles of the rows and the columns.
     pub corner: &'static str,
     pub columns: Vec<String>,
     /// The name and the cells of each row; `None` for a cell without a measurement.
@@ -166,7 +166,7 @@ pub struct Dots {
     pub paper: Option<f64>,
     /// The ends of the scale.
     pub ends: (f64, f64),
-    /// Where a line marks the reference.
+    /// The position of the line that marks the reference.
     pub base: f64,
 }
 
