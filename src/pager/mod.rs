@@ -14,7 +14,7 @@
 //! Source: the buffer manager of Seltzer & Yigit 1991, "Buffer Management"; the file layout is ours (docs/format.md).
 
 mod allocate;
-mod blocks;
+pub(crate) mod blocks;
 pub(crate) mod checkpoint;
 pub(crate) mod file;
 pub(crate) mod interleave;

@@ -10,15 +10,20 @@
 //! of the checksum frames ([`DamagedFile::header`]); otherwise the caller finds them ([`DamagedFile::lay_out`]). A
 //! single matching checksum proves its frame even in a damaged checksum frame: 32 bits do not match by chance.
 //!
+//! The frames of a file of blocks are where its block map has them (`block_map.rs`).
+//!
 //! If there is a complete checkpoint journal, its frames replace those in the file, as when an open for writing
 //! installs it. An incomplete journal is ignored, as by an open.
 //!
 //! Not here: the content of frames (`mod.rs`).
 
+use super::State;
+use super::block_map::{BlockMap, Blocks, FoundNode};
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Mode, Storage};
 use crate::little_endian::{u32_at, u64_at};
 use crate::pager::checkpoint::journal::{self, JOURNAL_HEADER_BYTES};
+use crate::pager::file::block_header::{BLOCKS_VERSION, BlockHeader, READS_BLOCKS};
 use crate::pager::file::create::open_to_read;
 use crate::pager::file::header::{DICTIONARY, FORMAT_VERSION, HEADER_BYTES, Header, MAGIC, ROOT_BYTES, ROOT_START};
 use crate::pager::file::header::{header_sum, version_error};
@@ -28,15 +33,6 @@ use crate::pager::file::sums::{SUM_OF_SUMS, frame_sum, sum_of_sums};
 use crate::pager::pool::{FRAME_BYTES_MAX, FRAME_BYTES_MIN, FrameNo};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
-
-/// The state of a frame's bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    Proved,
-    Unproved,
-    /// With the reason.
-    Damaged(String),
-}
 
 /// An intact header.
 pub(crate) struct WholeHeader {
@@ -77,6 +73,10 @@ pub(crate) struct DamagedFile {
     frame_bytes: usize,
     frame_count: u32,
     places: Places,
+    /// Of a file of blocks.
+    map: Option<BlockMap>,
+    /// Whether a header, however damaged, is that of a file of blocks.
+    says_blocks: bool,
     /// The zones read most recently.
     zones: HashMap<u32, Zone>,
     /// Zones whose damaged checksums were reported.
@@ -108,6 +108,8 @@ impl DamagedFile {
             frame_bytes: FRAME_BYTES_MIN,
             frame_count: 0,
             places: Places::Found(BTreeMap::new()),
+            map: None,
+            says_blocks: false,
             zones: HashMap::new(),
             reported: BTreeSet::new(),
             notes: Vec::new(),
@@ -152,6 +154,10 @@ impl DamagedFile {
     /// Reads the header. If it is intact, lays out the frames; otherwise returns what is wrong with it. Fails if the
     /// file is of another version.
     pub(crate) fn header(&mut self, path: &Path) -> Result<std::result::Result<WholeHeader, String>> {
+        if let Some((header, is_current)) = BlockHeader::newest_whole(self.file.as_ref()) {
+            return Ok(Ok(self.with_blocks(header, is_current)));
+        }
+        self.says_blocks = READS_BLOCKS && (0..2).any(|slot| self.says_blocks_at(slot * HEADER_BYTES as u64));
         let mut bytes = vec![0; HEADER_BYTES];
         let read = match &self.journal {
             Some(journal) if journal.frames.contains_key(&0) => {
@@ -175,7 +181,7 @@ impl DamagedFile {
         // A number this small is a later version rather than damage, unless all else matches version 1.
         const VERSIONS_TO_COME: std::ops::Range<u32> = FORMAT_VERSION + 1..256;
         let stored = u32_at(&bytes, HEADER_BYTES - 4);
-        if VERSIONS_TO_COME.contains(&version) {
+        if VERSIONS_TO_COME.contains(&version) && !self.says_blocks {
             let mut as_ours = bytes.clone();
             as_ours[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
             if header_sum(&as_ours) != stored {
@@ -200,6 +206,78 @@ impl DamagedFile {
         }))
     }
 
+    /// Whether these bytes of the file begin like the header of a file of blocks.
+    fn says_blocks_at(&self, at: u64) -> bool {
+        let mut start = Vec::new();
+        let read = self.read_plain(&mut start, at, 12);
+        read.is_ok() && start.len() == 12 && start[..8] == MAGIC && u32_at(&start, 8) == BLOCKS_VERSION
+    }
+
+    /// Lays out the frames of a file of blocks with this header.
+    fn with_blocks(&mut self, header: BlockHeader, is_current: bool) -> WholeHeader {
+        self.journal = None;
+        self.frame_bytes = header.table.frame_bytes;
+        self.frame_count = header.table.frame_count;
+        self.places = Places::Header(header.table.map_groups);
+        let count = self.blocks().block_count;
+        if count < header.length {
+            let what = format!("the file ends before it; it should have {} blocks", header.length);
+            self.notes.push((format!("block {count}"), what));
+        }
+        let mut notes = Vec::new();
+        self.map = Some(BlockMap::of_header(self.blocks(), &header, is_current, &mut notes));
+        self.notes.extend(notes);
+        WholeHeader {
+            frame_count: header.table.frame_count,
+            table_id: header.table.table_id,
+            sequence: header.table.sequence,
+            root: header.root,
+        }
+    }
+
+    fn blocks(&self) -> Blocks<'_> {
+        blocks_of(self.file.as_ref(), self.frame_bytes, self.file_bytes)
+    }
+
+    /// Whether a leaf of the block map is lost.
+    pub(crate) fn lacks_leaves(&self) -> bool {
+        self.map.as_ref().is_some_and(BlockMap::lacks_leaves)
+    }
+
+    /// Whether an intact header is known to be the last one.
+    pub(crate) fn is_current(&self) -> bool {
+        self.map.as_ref().is_none_or(BlockMap::is_current)
+    }
+
+    /// Uses nodes that were found for what the block map lacks. If the header is damaged and they show that this is a
+    /// file of blocks, with frames of `frame_bytes`, lays them out. `has_sums`: there are checksum frames.
+    pub(crate) fn use_nodes(&mut self, found: &[FoundNode], frame_bytes: usize, has_sums: bool) {
+        let blocks = |frame_bytes| blocks_of(self.file.as_ref(), frame_bytes, self.file_bytes);
+        match &mut self.map {
+            Some(map) => {
+                map.compare(found, &mut self.notes);
+                map.find(blocks(self.frame_bytes), found, &mut self.notes);
+            }
+            None => {
+                let blocks = blocks(frame_bytes);
+                let is_of_blocks = self.says_blocks || !has_sums && !found.is_empty();
+                let empty = || is_of_blocks.then(|| BlockMap::empty(blocks, 0));
+                self.map = BlockMap::of_found(blocks, found).or_else(empty);
+                self.frame_bytes = frame_bytes;
+            }
+        }
+    }
+
+    /// Searches the blocks that no leaf of the block map names, too. Returns false if this is not a file of blocks.
+    pub(crate) fn search_loose(&mut self) -> bool {
+        let blocks = blocks_of(self.file.as_ref(), self.frame_bytes, self.file_bytes);
+        let Some(map) = &mut self.map else { return false };
+        if map.lacks_leaves() {
+            map.search_loose(blocks);
+        }
+        true
+    }
+
     /// Sets the frame size, and the checksum frame of each zone, if the header is damaged.
     pub(crate) fn lay_out(&mut self, frame_bytes: usize, sum_frames: BTreeMap<u32, FrameNo>) {
         self.frame_bytes = frame_bytes;
@@ -213,11 +291,30 @@ impl DamagedFile {
     }
 
     pub(crate) fn frame_count(&self) -> u32 {
-        self.frame_count
+        self.map.as_ref().map_or(self.frame_count, BlockMap::frame_count)
+    }
+
+    /// Frames to search for pages.
+    pub(crate) fn searched_count(&self) -> u32 {
+        self.map.as_ref().map_or(self.frame_count, |map| map.searched_count(self.blocks()))
+    }
+
+    /// Bytes that the table's frames have, at most.
+    pub(crate) fn table_bytes(&self) -> u64 {
+        let frames = if self.map.is_some() { 0 } else { u64::from(self.frame_count) };
+        self.file_bytes.max(frames * self.frame_bytes as u64)
     }
 
     pub(crate) fn file_bytes(&self) -> u64 {
         self.file_bytes
+    }
+
+    /// Names the place of a byte of the frames.
+    pub(crate) fn place(&self, at: u64) -> String {
+        let (frame, byte) = (at / self.frame_bytes as u64, at % self.frame_bytes as u64);
+        self.map
+            .as_ref()
+            .map_or_else(|| format!("byte {at}"), |map| format!("{}, byte {byte}", map.place(frame as u32)))
     }
 
     /// The faults found since the last call: place and description.
@@ -235,11 +332,17 @@ impl DamagedFile {
     /// Whether this frame and all later ones are absent. With a journal, which may have any of them, returns true only
     /// from the frame count on.
     pub(crate) fn is_absent_behind(&self, frame: FrameNo) -> bool {
-        frame >= self.frame_count || self.journal.is_none() && self.is_absent(frame)
+        match &self.map {
+            Some(map) => frame >= map.frame_count(),
+            None => frame >= self.frame_count || self.journal.is_none() && self.is_absent(frame),
+        }
     }
 
-    /// The first frame that the file should have and lacks.
+    /// The first frame that the file should have and lacks. In a file of blocks that may be any.
     pub(crate) fn first_absent(&self) -> Option<FrameNo> {
+        if self.map.is_some() {
+            return None;
+        }
         let first = u32::try_from(self.file_bytes / self.frame_bytes as u64).unwrap_or(u32::MAX);
         // Frames that the journal cuts off may be missing.
         let needed = self.journal.as_ref().map_or(self.frame_count, |j| self.frame_count.min(j.cut));
@@ -275,6 +378,9 @@ impl DamagedFile {
 
     /// Reads a frame into `bytes` and checks it.
     pub(crate) fn read(&mut self, frame: FrameNo, bytes: &mut Vec<u8>) -> State {
+        if let Some(map) = &mut self.map {
+            return map.read(blocks_of(self.file.as_ref(), self.frame_bytes, self.file_bytes), frame, bytes);
+        }
         if let Err(what) = self.raw(frame, bytes) {
             return State::Damaged(what);
         }
@@ -347,9 +453,11 @@ impl DamagedFile {
         }
     }
 
-    /// Whether this is a checksum frame, which has its own checksum.
-    pub(crate) fn has_sums(&self, frame: FrameNo) -> bool {
+    /// Whether nothing needs to be reported if this frame is damaged: it is a checksum frame, which has its own
+    /// checksum, or its leaf of the block map is lost, which was reported.
+    pub(crate) fn is_reported(&self, frame: FrameNo) -> bool {
         match &self.places {
+            _ if self.map.is_some() => self.map.as_ref().is_some_and(|map| map.is_lost(frame)),
             Places::Found(frames) => frame == 2 || frames.values().any(|&f| f == frame),
             Places::Header(_) => false,
         }
@@ -357,6 +465,9 @@ impl DamagedFile {
 
     /// The used bits of `frame`; `None` if they cannot be proved.
     pub(crate) fn used_bits(&mut self, frame: FrameNo, map: &mut UsedMap) -> Option<u64> {
+        if self.map.as_ref().is_some_and(|map| map.is_loose(frame)) {
+            return None;
+        }
         let zone = frame / ZONE_FRAMES;
         if map.zone != Some(zone) {
             map.zone = Some(zone);
@@ -383,6 +494,11 @@ impl DamagedFile {
             frame.is_some_and(|frame| self.raw(frame, &mut bytes).is_ok() && frame_sum(frame, &bytes) == sum)
         })
     }
+}
+
+fn blocks_of(file: &dyn File, block_bytes: usize, file_bytes: u64) -> Blocks<'_> {
+    let block_count = u32::try_from(file_bytes / block_bytes as u64).unwrap_or(u32::MAX);
+    Blocks { file, block_bytes, block_count }
 }
 
 /// The used bits of the zone read last.

@@ -3,6 +3,7 @@
 //! ```text
 //! header intact   each bucket: its page, its overflow pages, the extents of its pairs            by_header, here
 //! header damaged  every frame: the primary pages, recognized by their layout, and what they refer to  scattered.rs
+//!                 also in a file of blocks if a part of its map is lost                               block_map.rs
 //! ```
 //!
 //! A pair is **verified** if the checksum of every frame it is in matches, it is known to be current, and its key
@@ -15,6 +16,9 @@
 //! Not here: frames and their checksums (`damaged_file.rs`), every fault of a file that opens
 //! (`buckets/verify.rs`).
 
+mod block_map;
+#[cfg(test)]
+mod damaged_blocks;
 mod damaged_file;
 mod scattered;
 mod walk;
@@ -29,7 +33,7 @@ use crate::little_endian::{u16_at, u64_at};
 use crate::pager::resolve;
 use crate::pager::wal::{count_records, has_segments};
 use crate::table::TableOptions;
-use damaged_file::{DamagedFile, State, WholeHeader};
+use damaged_file::{DamagedFile, WholeHeader};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -49,7 +53,7 @@ pub enum Salvaged<'a> {
         /// Its value.
         value: &'a [u8],
         /// Checksums prove every byte, and the pair is current. If `false`, the pair is from a self-consistent page
-        /// whose checksum could not be checked: most likely right.
+        /// whose checksum could not be checked, or that may be an old one: most likely right.
         verified: bool,
     },
     /// Damage, and what is lost by it.
@@ -156,9 +160,9 @@ impl TableOptions {
         let log = planned.as_ref().ok().map(|header| (header.table_id, header.sequence));
         let plan = planned.and_then(|header| Plan::parse(&header, &self, file.frame_bytes()));
         let mut salvage = Salvage::new(file, &self, &mut take);
-        let flow = match plan {
-            Ok(plan) => salvage.by_header(&plan),
-            Err(what) => salvage.scattered(path, &what)?,
+        let flow = match &plan {
+            Ok(plan) if salvage.file.is_current() && !salvage.file.lacks_leaves() => salvage.by_header(plan),
+            _ => salvage.surveyed(path, &plan)?,
         };
         let flow = match flow {
             Flow::Continue(()) => salvage.report_log(path, log),
@@ -170,6 +174,15 @@ impl TableOptions {
         salvage.report.stopped = flow.is_break();
         Ok(salvage.report)
     }
+}
+
+/// The state of a frame's bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Proved,
+    Unproved,
+    /// With the reason.
+    Damaged(String),
 }
 
 /// Whether to continue; the callback can stop.
@@ -260,7 +273,7 @@ impl<'a> Salvage<'a> {
         self.page_bytes = plan.page_bytes;
         self.hash.clone_from(&plan.hash);
         self.reach_left = reach_of(&self.file);
-        self.report.counted = Some(plan.root.totals.pairs);
+        self.report.counted = self.file.is_current().then_some(plan.root.totals.pairs);
         if !plan.root.types.is_empty() && !self.quiet {
             (self.take)(Salvaged::Types(&plan.root.types))?;
         }
@@ -346,8 +359,7 @@ impl<'a> Salvage<'a> {
 /// In an intact table one reference leads to each byte; in a damaged one several may.
 fn reach_of(file: &DamagedFile) -> u64 {
     const TIMES: u64 = 4;
-    let bytes = u64::from(file.frame_count()) * file.frame_bytes() as u64;
-    bytes.max(file.file_bytes()).saturating_mul(TIMES)
+    file.table_bytes().saturating_mul(TIMES)
 }
 
 /// A 128-bit hash of a key: two keys do not collide by chance.
@@ -428,7 +440,6 @@ fn not_a_table(path: &Path, what: &str) -> Error {
 #[allow(clippy::disallowed_methods, reason = "tests copy files")]
 mod tests {
     use super::*;
-    use crate::table::Table;
     use std::path::PathBuf;
 
     /// A copy of all files in a directory, as they are after the process is killed.
@@ -443,10 +454,20 @@ mod tests {
         (copy, path)
     }
 
+    fn open(path: &Path, blocks: bool) -> crate::table::Table {
+        let mut options = TableOptions::new();
+        options.blocks = blocks;
+        options.open(path).unwrap()
+    }
+
     #[test]
     fn changes_in_the_log_are_counted_as_missing() {
+        [false, true].into_iter().for_each(count_changes_in_the_log);
+    }
+
+    fn count_changes_in_the_log(blocks: bool) {
         let directory = tempfile::tempdir().unwrap();
-        let table = Table::open(directory.path().join("t.spt")).unwrap();
+        let table = open(&directory.path().join("t.spt"), blocks);
         let salvaged = || {
             let (_copy, path) = killed(directory.path());
             let mut faults = Vec::new();
@@ -471,9 +492,13 @@ mod tests {
 
     #[test]
     fn the_types_of_a_typed_table_come_before_its_pairs() {
+        [false, true].into_iter().for_each(types_come_before_pairs);
+    }
+
+    fn types_come_before_pairs(blocks: bool) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t.spt");
-        let table = Table::open(&path).unwrap();
+        let table = open(&path, blocks);
         table.typed::<u64, str>().unwrap().put(&7, "alice").unwrap();
         table.compact().unwrap();
         table.close().unwrap();

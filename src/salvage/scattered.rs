@@ -1,4 +1,4 @@
-//! Salvage without a header: primary pages are recognized by their layout.
+//! Salvage without a header, or with a part of the block map lost: primary pages are recognized by their layout.
 //!
 //! ```text
 //! survey    all bytes: for each legal page size, is there a page at each multiple of it? And find checksum frames
@@ -17,13 +17,16 @@
 //! then those with only a matching checksum, then the rest. Of two equally trustworthy ones the first is returned. The
 //! conflict is reported.
 
-use super::damaged_file::{State, UsedMap, is_sum_frame};
+use super::block_map::FoundNode;
+use super::damaged_file::{UsedMap, is_sum_frame};
 use super::walk::{Candidate, Primary};
-use super::{Flow, Salvage, fingerprint, hash_of, not_a_table, reach_of};
+use super::{Flow, Plan, Salvage, State, fingerprint, hash_of, not_a_table, reach_of};
 use crate::buckets::PAGE_BYTES;
 use crate::buckets::page::{self, PAIR_IN_EXTENT};
 use crate::error::{Error, Result, quote};
 use crate::linear;
+use crate::pager::blocks::tree::LoneNode;
+use crate::pager::file::block_header::READS_BLOCKS;
 use crate::pager::pool::FrameNo;
 use crate::pager::{FIRST_FRAMES, FRAME_BYTES_MIN, HEADER_BYTES, ROOT_BYTES, ROOT_START, ZONE_FRAMES};
 use crate::table::{Table, TableOptions};
@@ -42,6 +45,8 @@ struct Survey {
     pages: [u64; SIZES],
     /// Possible checksum frames, by the size of a frame, from `FRAME_BYTES_MIN` on.
     sum_frames: BTreeMap<usize, Vec<FrameNo>>,
+    /// Nodes of files of blocks.
+    nodes: Vec<FoundNode>,
 }
 
 /// A page and its rank; higher is more trustworthy.
@@ -93,26 +98,49 @@ impl Entry {
 }
 
 impl Salvage<'_> {
-    /// Returns the pairs of a file whose header is damaged, as `what` describes.
-    pub(super) fn scattered(&mut self, path: &Path, what: &str) -> Result<Flow> {
+    /// Returns the pairs of a file whose header or block map is damaged; `plan` is what the header says, or what is
+    /// wrong with it.
+    pub(super) fn surveyed(&mut self, path: &Path, plan: &std::result::Result<Plan, String>) -> Result<Flow> {
         let mut survey = Survey::default();
         if self.survey(&mut survey).map_err(|e| Error::io(path, "read", e))?.is_break() {
             return Ok(Flow::Break(()));
         }
-        let header = self.header_bytes();
-        let named = u32::from_le_bytes(header[ROOT_START..ROOT_START + 4].try_into().expect("4 bytes")) as usize;
-        let Some(page_bytes) = survey.page_bytes(named) else { return Err(not_a_table(path, what)) };
-        self.page_bytes = page_bytes;
-        self.hash = hash_of(&header[ROOT_START..], self.options);
-        let sum_frames = survey.sum_frames.remove(&page_bytes.max(FRAME_BYTES_MIN)).unwrap_or_default();
-        self.lay_out(&sum_frames);
-        let flow = self.report_fault(
-            "header",
-            format!(
-                "{what}. The places of buckets and the number of pairs are unknown; \
-             every frame is searched for pages of {page_bytes} bytes"
-            ),
-        );
+        match plan {
+            Ok(plan) => (self.page_bytes, self.hash) = (plan.page_bytes, plan.hash.clone()),
+            Err(what) => {
+                let header = self.header_bytes(0);
+                let named = u32::from_le_bytes(header[ROOT_START..ROOT_START + 4].try_into().expect("4 bytes"));
+                let page_bytes = survey.page_bytes(named as usize);
+                self.page_bytes = page_bytes.ok_or_else(|| not_a_table(path, what))?;
+                let mut headers = [header, self.header_bytes(HEADER_BYTES as u64)].into_iter();
+                self.hash = headers.find_map(|header| hash_of(&header[ROOT_START..], self.options));
+            }
+        }
+        let frame_bytes = self.page_bytes.max(FRAME_BYTES_MIN);
+        let sum_frames = survey.sum_frames.remove(&frame_bytes).unwrap_or_default();
+        self.file.use_nodes(&survey.nodes, frame_bytes, !sum_frames.is_empty());
+        match plan {
+            Ok(plan) if !self.file.lacks_leaves() => return Ok(self.by_header(plan)),
+            Ok(plan) => self.report.counted = self.file.is_current().then_some(plan.root.totals.pairs),
+            Err(_) => {}
+        }
+        if !self.file.search_loose() {
+            self.lay_out(&sum_frames);
+        }
+        self.scattered(plan.as_ref().err())
+    }
+
+    /// Returns the pairs of all frames. `what` is wrong with the header.
+    fn scattered(&mut self, what: Option<&String>) -> Result<Flow> {
+        let page_bytes = self.page_bytes;
+        let searched = format!("every frame is searched for pages of {page_bytes} bytes");
+        let flow = match what {
+            Some(what) => {
+                let unknown = "The places of buckets and the number of pairs are unknown";
+                self.report_fault("header", format!("{what}. {unknown}; {searched}"))
+            }
+            None => self.lose("block map", format!("a part of it is lost; {searched}")),
+        };
         if flow.is_break() || self.report_notes().is_break() {
             return Ok(Flow::Break(()));
         }
@@ -131,10 +159,10 @@ impl Salvage<'_> {
         Ok(Flow::Continue(()))
     }
 
-    /// The header's bytes, as far as they can be read.
-    fn header_bytes(&self) -> Vec<u8> {
+    /// The bytes of the header at `at`, as far as they can be read.
+    fn header_bytes(&self, at: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
-        if self.file.read_plain(&mut bytes, 0, HEADER_BYTES).is_err() {
+        if self.file.read_plain(&mut bytes, at, HEADER_BYTES).is_err() {
             bytes.clear();
         }
         bytes.resize(ROOT_START + ROOT_BYTES, 0);
@@ -197,7 +225,7 @@ impl Salvage<'_> {
 
     /// Reads all frames, to fill the index or to return the chosen pairs.
     fn pass(&mut self, index: &Table, giving: bool) -> Flow {
-        let count = self.file.frame_count();
+        let count = self.file.searched_count();
         let mut map = UsedMap::default();
         let mut bytes = Vec::new();
         for frame in FIRST_FRAMES..count {
@@ -208,7 +236,7 @@ impl Salvage<'_> {
             let used = self.file.used_bits(frame, &mut map);
             self.report_notes()?;
             if let State::Damaged(what) = &state {
-                if used != Some(0) && !self.file.has_sums(frame) {
+                if used != Some(0) && !self.file.is_reported(frame) {
                     self.lose(format!("frame {frame}"), format!("{what}; its content is lost"))?;
                 }
                 continue;
@@ -274,7 +302,7 @@ impl Salvage<'_> {
         let mask = linear::low_bits(page::level(&primary.page));
         let bits = self.bucket_bits(&primary.page);
         let belongs = move |hash: u64| bits.is_none_or(|bits| hash & mask == bits);
-        let place = format!("page at byte {}", primary.at);
+        let place = format!("page at {}", self.file.place(primary.at));
         self.walk(&place, primary, &belongs, &mut |salvage, candidate| {
             let rank = if candidate.proved { rank } else { UNPROVED };
             let done = if giving {
@@ -306,13 +334,14 @@ impl Salvage<'_> {
         }
         self.report.conflicts += 1;
         let why = if best.rank > rank { "which is more trustworthy" } else { "which comes first" };
+        let best_place = self.file.place(best.at);
         let outcome = if best.readable {
-            format!("the one at byte {} is returned, {why}", best.at)
+            format!("the one at {best_place} is returned, {why}")
         } else {
-            format!("the one at byte {}, {why}, is damaged", best.at)
+            format!("the one at {best_place}, {why}, is damaged")
         };
         let what = format!("key {} is there more than once, with another value: {outcome}", quote(candidate.key));
-        Ok(self.report_fault(format!("byte {}", candidate.at), what))
+        Ok(self.report_fault(self.file.place(candidate.at), what))
     }
 }
 
@@ -356,6 +385,13 @@ impl Survey {
                     && is_sum_frame(frame, page)
                 {
                     self.sum_frames.entry(page.len()).or_default().push(frame);
+                }
+                if READS_BLOCKS
+                    && page.len() >= FRAME_BYTES_MIN
+                    && let Ok(block) = u32::try_from(offset / page.len() as u64)
+                    && let Some(node) = LoneNode::parse(page)
+                {
+                    self.nodes.push(FoundNode { node, block, block_bytes: page.len() });
                 }
             }
         }

@@ -3,8 +3,7 @@
 //! The same walk as in `buckets/overflow.rs` and `buckets/extent.rs`, on untrusted frames: it reports and skips what it
 //! cannot follow. A page is used only if `page::check` finds no fault, and a key only if its hash belongs there.
 
-use super::damaged_file::State;
-use super::{Flow, Salvage};
+use super::{Flow, Salvage, State};
 use crate::buckets::extent::EXTENT_BYTES;
 use crate::buckets::page::{self, INLINE, PAIR_IN_EXTENT, Record, VALUE_IN_EXTENT};
 use crate::error::quote;

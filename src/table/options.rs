@@ -96,7 +96,7 @@ pub struct TableOptions {
     pub(super) table_id: Option<u64>,
     pub(super) publish_counters: bool,
     /// Whether a new file is one of blocks, which is not yet how tables are stored.
-    pub(super) blocks: bool,
+    pub(crate) blocks: bool,
     pub(crate) storage: Arc<dyn Storage>,
 }
 

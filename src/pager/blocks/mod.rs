@@ -56,8 +56,8 @@ mod copy;
 mod map;
 #[cfg(test)]
 mod model;
-mod room;
-mod tree;
+pub(crate) mod room;
+pub(crate) mod tree;
 mod verify;
 
 use super::file::TableFile;

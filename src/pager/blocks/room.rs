@@ -35,15 +35,15 @@ pub(super) fn is_for_content(block: u32, length: u32, block_bytes: usize) -> boo
 
 /// A set of blocks.
 #[derive(Clone, Default)]
-pub(super) struct BlockSet(Vec<u64>);
+pub(crate) struct BlockSet(Vec<u64>);
 
 impl BlockSet {
-    pub(super) fn contains(&self, block: u32) -> bool {
+    pub(crate) fn contains(&self, block: u32) -> bool {
         self.0.get(block as usize / 64).is_some_and(|word| word >> (block % 64) & 1 == 1)
     }
 
     /// Adds a block; returns false if it is in the set.
-    pub(super) fn insert(&mut self, block: u32) -> bool {
+    pub(crate) fn insert(&mut self, block: u32) -> bool {
         let word = block as usize / 64;
         if self.0.len() <= word {
             self.0.resize(word + 1, 0);

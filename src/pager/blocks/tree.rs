@@ -20,26 +20,26 @@ const MAGIC: [u8; 8] = *b"SPLITNOD";
 pub(super) const NODE_HEADER_BYTES: usize = 64;
 /// Which tree a node is of. On disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Map = 1,
     Room = 2,
 }
 
 /// Where a node is in its tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NodeId {
+pub(crate) struct NodeId {
     pub kind: Kind,
     pub level: u32,
     pub number: u32,
 }
 
 /// Entries in a node.
-pub(super) fn fanout(block_bytes: usize) -> usize {
+pub(crate) fn fanout(block_bytes: usize) -> usize {
     (block_bytes - NODE_HEADER_BYTES) / ENTRY_BYTES
 }
 
 /// The bytes of a node, and their checksum.
-pub(super) fn encode_node(
+pub(crate) fn encode_node(
     block_bytes: usize,
     table_id: u64,
     checkpoint: u64,
@@ -69,7 +69,7 @@ fn node_sum(bytes: &[u8]) -> u32 {
 ///
 /// # Errors
 /// What is wrong with the node.
-pub(super) fn parse_node(bytes: &[u8], table_id: u64, id: NodeId, sum: u32) -> Result<Vec<Entry>, String> {
+pub(crate) fn parse_node(bytes: &[u8], table_id: u64, id: NodeId, sum: u32) -> Result<Vec<Entry>, String> {
     let what = || format!("node {} of level {} of the {:?} tree", id.number, id.level, id.kind);
     let computed = node_sum(bytes);
     if computed != sum || u32_at(bytes, 60) != sum {
@@ -103,22 +103,74 @@ pub(super) fn read_upper<E: From<String>>(
     (block_bytes, table_id): (usize, u64),
     mut read: impl FnMut(u32, &mut [u8]) -> Result<(), E>,
 ) -> Result<(Vec<Entry>, Vec<u32>), E> {
-    let sizes = level_sizes(count, fanout(block_bytes));
-    let (mut nodes, mut blocks) = (vec![top], Vec::new());
+    let mut blocks = Vec::new();
     let mut bytes = vec![0; block_bytes];
+    let nodes = descend(kind, count, top, block_bytes, |id, entry, child_count| {
+        read(entry.block, &mut bytes)?;
+        blocks.push(entry.block);
+        parse_upper(&bytes, table_id, id, entry.sum, child_count).map_err(E::from)
+    })?;
+    Ok((nodes, blocks))
+}
+
+/// The entries of the nodes of level 0 of a tree with this top node. `children` returns those of a node above, as many
+/// as it is asked for.
+///
+/// # Errors
+/// Returns the errors of `children`.
+pub(crate) fn descend<E>(
+    kind: Kind,
+    count: usize,
+    top: Entry,
+    block_bytes: usize,
+    mut children: impl FnMut(NodeId, Entry, usize) -> Result<Vec<Entry>, E>,
+) -> Result<Vec<Entry>, E> {
+    let fanout = fanout(block_bytes);
+    let sizes = level_sizes(count, fanout);
+    let mut nodes = vec![top];
     for level in (1..sizes.len()).rev() {
-        let mut below = Vec::new();
-        for (number, entry) in (0..).zip(&nodes) {
-            read(entry.block, &mut bytes)?;
-            let id = NodeId { kind, level: level as u32, number };
-            below.extend(parse_node(&bytes, table_id, id, entry.sum)?);
-            blocks.push(entry.block);
+        let mut below = Vec::with_capacity(sizes[level - 1]);
+        for (number, &entry) in nodes.iter().enumerate() {
+            let id = NodeId { kind, level: level as u32, number: number as u32 };
+            below.extend(children(id, entry, fanout.min(sizes[level - 1] - number * fanout))?);
         }
-        if below.iter().skip(sizes[level - 1]).any(|entry| !entry.is_none()) {
-            return Err(format!("the {kind:?} tree has more nodes than the table needs").into());
-        }
-        below.truncate(sizes[level - 1]);
         nodes = below;
     }
-    Ok((nodes, blocks))
+    Ok(nodes)
+}
+
+/// The entries of a node above level 0 that has `child_count` children. Errors: [`parse_node`].
+pub(crate) fn parse_upper(
+    bytes: &[u8],
+    table_id: u64,
+    id: NodeId,
+    sum: u32,
+    child_count: usize,
+) -> Result<Vec<Entry>, String> {
+    let mut entries = parse_node(bytes, table_id, id, sum)?;
+    if entries.split_off(child_count).iter().any(|entry| !entry.is_none()) {
+        return Err(format!("the {:?} tree has more nodes than the table needs", id.kind));
+    }
+    Ok(entries)
+}
+
+/// A node as it names itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LoneNode {
+    pub table_id: u64,
+    pub checkpoint: u64,
+    pub id: NodeId,
+    pub sum: u32,
+}
+
+impl LoneNode {
+    /// The node in a block, if its own checksum matches.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<LoneNode> {
+        if !bytes.starts_with(&MAGIC) || bytes.len() < NODE_HEADER_BYTES || u32_at(bytes, 60) != node_sum(bytes) {
+            return None;
+        }
+        let kind = [Kind::Map, Kind::Room].into_iter().find(|&kind| kind as u32 == u32_at(bytes, 24))?;
+        let id = NodeId { kind, level: u32_at(bytes, 28), number: u32_at(bytes, 32) };
+        Some(LoneNode { table_id: u64_at(bytes, 8), checkpoint: u64_at(bytes, 16), id, sum: u32_at(bytes, 60) })
+    }
 }

@@ -17,31 +17,31 @@ use crate::pager::pool::{FRAME_BYTES_MAX, FRAME_BYTES_MIN};
 use std::path::Path;
 
 /// Format version of files of blocks. On disk.
-pub(in crate::pager) const BLOCKS_VERSION: u32 = 2;
+pub(crate) const BLOCKS_VERSION: u32 = 2;
 /// Whether this build reads such files; to others they have a version of the future.
-const READS_BLOCKS: bool = cfg!(any(test, feature = "blocks"));
+pub(crate) const READS_BLOCKS: bool = cfg!(any(test, feature = "blocks"));
 /// The first blocks, which have the headers whatever their size.
-pub(in crate::pager) const HEADER_BLOCKS: u32 = 2;
+pub(crate) const HEADER_BLOCKS: u32 = 2;
 
 /// Bytes of an entry. On disk.
 pub(in crate::pager) const ENTRY_BYTES: usize = 8;
 
 /// Where something is in the file, and the checksum of its content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::pager) struct Entry {
+pub(crate) struct Entry {
     /// 0, the block of a header, if it was never written.
     pub block: u32,
     pub sum: u32,
 }
 
 impl Entry {
-    pub(in crate::pager) const NONE: Entry = Entry { block: 0, sum: 0 };
+    pub(crate) const NONE: Entry = Entry { block: 0, sum: 0 };
 
-    pub(in crate::pager) fn is_none(self) -> bool {
+    pub(crate) fn is_none(self) -> bool {
         self.block == 0
     }
 
-    pub(in crate::pager) fn parse(bytes: &[u8]) -> Entry {
+    pub(crate) fn parse(bytes: &[u8]) -> Entry {
         Entry { block: u32_at(bytes, 0), sum: u32_at(bytes, 4) }
     }
 
@@ -58,7 +58,7 @@ const ROOM: usize = MAP + 8;
 
 /// The header of a checkpoint.
 #[derive(Clone, Debug)]
-pub(in crate::pager) struct BlockHeader {
+pub(crate) struct BlockHeader {
     pub table: Header,
     /// A random number that identifies this checkpoint, and that of the one before.
     pub id: u64,
@@ -106,7 +106,23 @@ impl BlockHeader {
         Ok(header)
     }
 
-    pub(in crate::pager) fn encode(&self) -> Vec<u8> {
+    /// The newest whole header of a file that may be damaged, and whether it is known to be the last one.
+    pub(crate) fn newest_whole(file: &dyn File) -> Option<(BlockHeader, bool)> {
+        let is_of_blocks = |bytes: &[u8]| bytes[..8] == MAGIC && u32_at(bytes, 8) == BLOCKS_VERSION && is_whole(bytes);
+        let slots = [0, 1].map(|slot| {
+            let mut bytes = vec![0; HEADER_BYTES];
+            let read = file.read_at(&mut bytes, slot * HEADER_BYTES as u64);
+            (slot, Some(bytes).filter(|bytes| READS_BLOCKS && read.is_ok() && is_of_blocks(bytes)))
+        });
+        let both = slots.iter().all(|(_, bytes)| bytes.is_some());
+        let headers = slots.iter().filter_map(|(slot, bytes)| Some((slot, Self::parse(bytes.as_ref()?).ok()?)));
+        let (slot, header) = headers.max_by_key(|(_, header)| header.table.sequence)?;
+        // The place of the next header has this one, or the one before.
+        let next_is_absent = both || *slot != header.table.sequence % 2;
+        Some((header, next_is_absent))
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = self.table.encode(&self.root);
         bytes.truncate(HEADER_BYTES);
         bytes[8..12].copy_from_slice(&BLOCKS_VERSION.to_le_bytes());
@@ -148,6 +164,10 @@ fn is_part_of_unmade(bytes: &[u8]) -> bool {
     bytes.len() <= HEADER_BYTES && sizes.map(|bits| unmade_header(1 << bits)).any(is_part_of)
 }
 
+fn is_whole(bytes: &[u8]) -> bool {
+    bytes.len() == HEADER_BYTES && header_sum(bytes) == u32_at(bytes, HEADER_BYTES - 4)
+}
+
 fn set_sum(bytes: &mut [u8]) {
     let sum = header_sum(bytes);
     bytes[HEADER_BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
@@ -184,7 +204,7 @@ impl Headers {
                 _ => continue,
             }
             let corrupt = |what: String| Error::corrupt_table(format!("{shown}: header: {what}"));
-            if bytes.len() < HEADER_BYTES || header_sum(&bytes) != u32_at(&bytes, HEADER_BYTES - 4) {
+            if !is_whole(&bytes) {
                 damage.get_or_insert_with(|| corrupt("checksum mismatch".into()));
                 continue;
             }

@@ -4,7 +4,7 @@
 //!
 //! Not here: the content of frames (`load/`), checkpoints (`checkpoint/`).
 
-pub(in crate::pager) mod block_header;
+pub(crate) mod block_header;
 pub(crate) mod create;
 pub(crate) mod header;
 pub(super) mod health;
