@@ -1,7 +1,8 @@
 //! Backups: a table in use copied to one complete file, and restored from it.
 //!
 //! ```text
-//! a handle that writes    a checkpoint, then a copy of the file, with no other checkpoint; writers continue
+//! a handle that writes    a checkpoint, then a copy of the file, with no other checkpoint; writers continue. From a file
+//!                         of blocks the copy is that of a reader, which holds the checkpoint
 //! a handle that reads     a copy of its checkpoint (`pager/checkpoint/copy.rs`); if it replayed changes from the log,
 //!                         its pairs are put into a new table
 //! a table in memory       its pairs are put into a new table; writers wait
@@ -20,7 +21,7 @@ use crate::fault::stopped;
 use crate::hash::HashKind;
 use crate::io::atomic::{AtomicFile, BACKUP, with_suffix};
 use crate::io::{File, Granted, Mode, PERMISSIONS, Storage};
-use crate::pager::copy::{Target, copy_checkpoint, copy_file, copy_opened};
+use crate::pager::copy::{HeldCopy, Target, copy_checkpoint, copy_file, copy_opened};
 use crate::pager::file::undo::remove_all_undo;
 use crate::pager::resolve;
 use crate::pager::wal::has_segments;
@@ -113,9 +114,14 @@ impl<'f> Backup<'f> {
         self.replace(Some(&from), path, |progress, new| {
             let guard = table.pager.checkpoint_lock().acquire()?;
             table.checkpoint_with(&guard)?;
-            let _guard = guard.hold_long();
             let mut step = |done, all| progress(done, all).is_continue();
-            copy_checkpoint(table.pager.frames(), &mut target_of(new, &mut step))
+            let target = &mut target_of(new, &mut step);
+            let held = HeldCopy::of(table.pager.frames())?;
+            let _guard = held.is_none().then(|| guard.hold_long());
+            match held {
+                Some(held) => held.copy(target),
+                None => copy_checkpoint(table.pager.frames(), target),
+            }
         })
     }
 

@@ -147,7 +147,16 @@ impl Allocator<'_> {
             let frame_bytes = self.frames.frame_bytes() as u64;
             let step = (u64::from(end) * frame_bytes / 16).clamp(STEP_BYTES.0, STEP_BYTES.1) / frame_bytes;
             let target = (u64::from(end) + step).min(u64::from(FrameNo::MAX)) as FrameNo;
-            space.reserved_frames = self.frames.file.reserve_on_disk(end, target)?;
+            space.reserved_frames = match self.frames.blocks.as_ref().filter(|_| !self.frames.file.read_only) {
+                Some(blocks) => {
+                    let (dirty, before) = (self.frames.pool.dirty_count(), self.frames.frame_count());
+                    let reserve = |frames: FrameNo| {
+                        blocks.make_ready(&self.frames.file, dirty + u64::from(frames - before)).map(|()| frames)
+                    };
+                    reserve(target).or_else(|_| reserve(end))?
+                }
+                None => self.frames.file.reserve_on_disk(end, target)?,
+            };
         }
         if !self.frames.has_cache_for(end) {
             self.frames.pool.outgrow_cache(self.frames.cache_frames);

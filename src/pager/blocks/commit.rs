@@ -72,7 +72,6 @@ impl Blocks {
             root: root.to_vec(),
             table: header,
         };
-        let number = header.table.sequence;
         let bytes = u64::from(header.length) * file.frame_bytes as u64;
         file.refuse_shorter(handle.as_ref(), bytes)?;
         handle.sync().map_err(fail("sync"))?;
@@ -86,17 +85,22 @@ impl Blocks {
         header.write(handle.as_ref(), true).map_err(fail("write the header of"))?;
         file.block_bytes_needed.store(bytes, std::sync::atomic::Ordering::Release);
         self.map.lock().complete(header.length, leaves, new_leaves);
-        let mut room = self.room();
-        room.wait(before.0, dead);
+        let before_used = std::mem::take(&mut last.used);
         *last = Last { header: Some(header), used, bitmaps, nodes };
-        room.release(number, oldest_held(handle.as_ref()));
+        // After the header was written: a reader that takes the checkpoint before has its lock by now.
+        let held = held_checkpoints(handle.as_ref());
+        self.room().release(before.0, before_used, dead, held.as_deref());
         Ok(())
     }
 }
 
-/// The oldest checkpoint that a reader holds.
-pub(super) fn oldest_held(file: &dyn File) -> Option<u64> {
-    file.first_locked_byte(1..UNFINISHED_BYTE).unwrap_or(Some(0))
+/// The checkpoints that readers hold, in order; `None` if that cannot be known.
+pub(super) fn held_checkpoints(file: &dyn File) -> Option<Vec<u64>> {
+    let mut held = Vec::new();
+    while let Some(number) = file.first_locked_byte(held.last().map_or(1, |&last| last + 1)..UNFINISHED_BYTE).ok()? {
+        held.push(number);
+    }
+    Some(held)
 }
 
 impl Commit<'_> {

@@ -141,7 +141,7 @@ fn read_leaf(file: &TableFile, number: u32, at: Entry, length: u32) -> Result<Le
     Ok(entries.into())
 }
 
-/// Fills `bytes` with a block.
+/// Fills `bytes` with a block, or with several adjacent ones.
 pub(super) fn read_block(file: &TableFile, handle: &dyn File, block: u32, bytes: &mut [u8]) -> Result<()> {
     handle.read_at(bytes, u64::from(block) * file.frame_bytes as u64).map_err(|e| match e.kind() {
         std::io::ErrorKind::UnexpectedEof => {

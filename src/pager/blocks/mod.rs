@@ -12,9 +12,9 @@
 //!
 //! the rule   a block that a checkpoint in use, or a record of the log, refers to is never written
 //! in use     the last complete checkpoint, and each that a reader or a backup holds
-//! freed      a block waits with (birth, death), the first and last checkpoint that have it; birth 0 if the log refers
-//!            to it or it is older than this open; used again once checkpoint death + 1 is durable and no held number
-//!            is from birth to death
+//! freed      a block waits from the last checkpoint that has it, `death`, on; it is used again once checkpoint
+//!            death + 1 is durable and no reader holds a checkpoint that has it. The blocks of each held one are kept as
+//!            a set; those older than this open have blocks below the length found
 //! open       write the header again, sync; until a checkpoint of this handle is durable, write only beyond the length
 //!            found, and make a checkpoint of each sync
 //! checkpoint freeze, reserve -> frozen frames, nodes, bitmaps -> sync -> header into the other slot -> sync -> free
@@ -37,8 +37,7 @@
 //! overlays in memory (`map.rs`), and the next tree is made of the old one and the frozen overlay, so it cannot have
 //! what came later. And the headers are at fixed bytes, whatever `B`, so that no user's bytes are taken for one.
 //!
-//! Not built yet: births of blocks (a block that is freed waits for every reader of an older checkpoint, birth 0),
-//! values at once, runs, room left for `compact`, salvage, mapped reads, read-ahead around a frame.
+//! Not built yet: values at once, runs, salvage.
 //!
 //! What is live for a frame, besides whether it is in memory and frozen:
 //!
@@ -61,6 +60,7 @@ pub(crate) mod tree;
 mod verify;
 
 use super::file::TableFile;
+use super::file::mapped_reads::MappedReads;
 use super::pool::FrameNo;
 use crate::error::{Error, Result};
 use crate::io::File;
@@ -68,7 +68,8 @@ use crate::pager::file::block_header::{BlockHeader, Entry, HEADER_BLOCKS, unmade
 use map::{Map, check, read_block};
 use room::{BlockSet, Room, homes, is_for_content, region_blocks};
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
 use tree::{Kind, NodeId, parse_node, read_upper};
 
@@ -81,6 +82,8 @@ pub(in crate::pager) struct Blocks {
     may_write: AtomicBool,
     /// A checkpoint is due when so many frames were evicted since the last one: their entries are in memory.
     live_max: usize,
+    /// The disk is known to have room for so many dirty frames.
+    ready: AtomicU64,
 }
 
 /// The last complete checkpoint, as the next one needs it.
@@ -96,6 +99,9 @@ struct Last {
 /// The block of a frame that is in the shadow file.
 const SHADOWED: u32 = u32::MAX;
 
+/// Room on the disk is asked for in steps of at least this.
+const STEP_BYTES: u64 = 1 << 20;
+
 /// How many bytes a leaf of the map in memory may take, as a part of the cache.
 const LEAVES_PART: u64 = 16;
 
@@ -108,6 +114,7 @@ impl Blocks {
             last: Mutex::default(),
             may_write: AtomicBool::new(false),
             live_max: live_max(cache_frames),
+            ready: AtomicU64::new(0),
         }
     }
 
@@ -171,6 +178,7 @@ impl Blocks {
             last: Mutex::new(last),
             may_write: AtomicBool::new(is_durable),
             live_max: live_max(cache_frames),
+            ready: AtomicU64::new(0),
         };
         // Before the log is cut or written, which continues from this header.
         if !file.read_only {
@@ -186,7 +194,7 @@ impl Blocks {
     fn cut_to_last(file: &TableFile, handle: &dyn File, length: u32) -> Result<u32> {
         let bytes = handle.len().map_err(|e| Error::io(&file.path, "ask the length of", e))?;
         let needed = u64::from(length) * file.frame_bytes as u64;
-        if bytes > needed && commit::oldest_held(handle).is_none() {
+        if bytes > needed && commit::held_checkpoints(handle).is_some_and(|held| held.is_empty()) {
             handle.set_len(needed).map_err(|e| Error::io(&file.path, "set the length of", e))?;
             return Ok(length);
         }
@@ -199,6 +207,11 @@ impl Blocks {
 
     fn last(&self) -> MutexGuard<'_, Last> {
         self.last.lock().expect("no panic while held")
+    }
+
+    /// The id of the last complete checkpoint, or of the one that is read.
+    pub(in crate::pager) fn last_id(&self) -> Option<u64> {
+        self.last().header.as_ref().map(|header| header.id)
     }
 
     /// The block of the table's file with the last written content of a frame, if any has it.
@@ -233,13 +246,54 @@ impl Blocks {
         Ok(frames)
     }
 
-    /// Fills `bytes` with the last written content of a frame; returns false if it was never written.
-    pub(in crate::pager) fn load(&self, file: &TableFile, frame: FrameNo, bytes: &mut [u8]) -> Result<bool> {
+    /// Fills `bytes` with the last written content of a frame, through `mapped` if that is given and can read it;
+    /// returns false if it was never written.
+    pub(in crate::pager) fn load(
+        &self,
+        file: &TableFile,
+        frame: FrameNo,
+        bytes: &mut [u8],
+        mapped: Option<&MappedReads>,
+    ) -> Result<bool> {
         let entry = self.map.entry(file, frame)?;
         let Some(handle) = file.handle.as_ref().filter(|_| !entry.is_none()) else { return Ok(false) };
-        read_block(file, handle.as_ref(), entry.block, bytes)?;
+        let at = u64::from(entry.block) * file.frame_bytes as u64;
+        if !mapped.is_some_and(|mapped| mapped.read(handle.as_ref(), at, bytes)) {
+            read_block(file, handle.as_ref(), entry.block, bytes)?;
+        }
         check(file, frame, entry, bytes)?;
         Ok(true)
+    }
+
+    /// Reads the frames of a range, those in adjacent blocks with one call, and passes those that are whole to `take`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind), and [`ErrorKind::Corrupt`](crate::ErrorKind) for a damaged map.
+    pub(in crate::pager) fn load_range(
+        &self,
+        file: &TableFile,
+        frames: Range<FrameNo>,
+        mut take: impl FnMut(FrameNo, &[u8]),
+    ) -> Result<()> {
+        let Some(handle) = &file.handle else { return Ok(()) };
+        let mut entries = Vec::new();
+        for frame in frames {
+            let entry = self.map.entry(file, frame)?;
+            if ![Entry::NONE.block, SHADOWED].contains(&entry.block) {
+                entries.push((entry, frame));
+            }
+        }
+        entries.sort_unstable_by_key(|(entry, _)| entry.block);
+        for run in entries.chunk_by(|(one, _), (next, _)| one.block + 1 == next.block) {
+            let mut bytes = vec![0; run.len() * file.frame_bytes];
+            read_block(file, handle.as_ref(), run[0].0.block, &mut bytes)?;
+            for (&(entry, frame), bytes) in run.iter().zip(bytes.chunks_exact(file.frame_bytes)) {
+                if check(file, frame, entry, bytes).is_ok() {
+                    take(frame, bytes);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Makes the header that the open took durable: it may exist only in the system's cache, and what it does not use
@@ -307,6 +361,30 @@ impl Blocks {
         let too_many = || Error::io(&file.path, "write", std::io::ErrorKind::FileTooLarge.into());
         room.reserve(u32::try_from(count).map_err(|_| too_many())?, Self::make_room(file))
             .map_err(|e| Error::io(&file.path, "reserve disk space for a checkpoint of", e))
+    }
+
+    /// Makes sure that the disk has room for `frames` frames that are in no block, and besides for a small checkpoint,
+    /// so that what fills a disk can be removed. Called when the table grows.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DiskFull`](crate::ErrorKind) and others.
+    pub(in crate::pager) fn make_ready(&self, file: &TableFile, frames: u64) -> Result<()> {
+        let frames = u32::try_from(frames).unwrap_or(u32::MAX);
+        let mut room = self.room();
+        let made = room.make_ready(frames, Self::make_room(file));
+        self.ready.store(room.ready(), Relaxed);
+        made.map_err(|e| Error::io(&file.path, "reserve disk space for", e))
+    }
+
+    /// Whether a checkpoint is due because the disk has no room for one of more than `dirty` frames.
+    #[inline]
+    pub(in crate::pager) fn lacks_room(&self, file: &TableFile, dirty: u64) -> bool {
+        dirty > self.ready.load(Relaxed) && self.find_room(file, dirty)
+    }
+
+    #[cold]
+    fn find_room(&self, file: &TableFile, dirty: u64) -> bool {
+        self.make_ready(file, dirty + dirty / 4 + STEP_BYTES / file.frame_bytes as u64).is_err()
     }
 
     /// Begins a checkpoint: what was evicted so far is part of it. `freeze` begins a new epoch of the pool.
@@ -406,6 +484,7 @@ impl Blocks {
     pub(in crate::pager) fn shorten(&self, file: &TableFile, always: bool) -> Result<()> {
         let Some(handle) = file.handle.as_ref().filter(|_| self.may_write.load(Acquire)) else { return Ok(()) };
         let mut room = self.room();
+        self.ready.store(room.ready(), Relaxed);
         if room.is_worth_cutting(always) {
             let bytes = u64::from(room.end_taken()) * file.frame_bytes as u64;
             let is_longer = handle.len().map(|len| len > bytes);
@@ -414,6 +493,7 @@ impl Blocks {
                 .map_err(|e| Error::io(&file.path, "set the length of", e))?;
             file.forget_written_beyond(bytes);
             room.cut();
+            self.ready.store(room.ready(), Relaxed);
         }
         Ok(())
     }

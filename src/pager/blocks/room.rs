@@ -3,18 +3,22 @@
 //! ```text
 //! taken    a checkpoint in use, or one that is being written, or an eviction has it; or it waits
 //! waits    checkpoint `death` has it and the next one does not: it is free once the next one is durable and no reader
-//!          holds a number up to `death`
+//!          holds a checkpoint that has it
 //! floor    until a checkpoint of this handle is durable, and no reader holds one that is older than the open, only
 //!          blocks from here on are given out: what these use below is not known
 //! ```
+//!
+//! A full disk must not keep a table from being emptied, for which checkpoints need blocks. So growth and evictions leave
+//! a 64th of the file, and 1 MiB at least, to checkpoints: room on the disk that only these may use. And before more
+//! frames are dirty than there is room for beyond that, a checkpoint is due.
 //!
 //! The file has a bitmap for each region of blocks, in one of the region's first two blocks; those of region 0 follow
 //! the headers. Bitmaps say what their checkpoint uses, so a crash frees what waits.
 //!
 //! Not here: writing the bitmaps (`commit.rs`).
 
+use super::STEP_BYTES;
 use crate::pager::file::block_header::HEADER_BLOCKS;
-use std::collections::VecDeque;
 
 /// Blocks of a region: those that one bitmap describes.
 pub(super) fn region_blocks(block_bytes: usize) -> u32 {
@@ -104,10 +108,16 @@ impl BlockSet {
     }
 }
 
-/// Blocks that the checkpoints up to `death` have, and later ones do not.
+/// Blocks that checkpoint `death` has, and later ones do not.
 struct Waiting {
     death: u64,
     blocks: Vec<u32>,
+}
+
+/// A checkpoint that is not the last one, and that a reader holds.
+struct Held {
+    number: u64,
+    used: BlockSet,
 }
 
 /// The blocks of a file that is open for writing.
@@ -117,8 +127,9 @@ pub(super) struct Room {
     /// One more than the highest block that was ever taken, and is in the file or will be.
     end: u32,
     floor: u32,
-    /// The last checkpoint before this handle's first one.
+    /// The last checkpoint before this handle's first one, and the blocks of the file then.
     opened: u64,
+    opened_end: u32,
     /// No block from `floor` up to here is free.
     next: u32,
     /// Free blocks from `floor` to `end`.
@@ -127,7 +138,9 @@ pub(super) struct Room {
     on_disk: u32,
     /// Blocks that only a checkpoint may take.
     reserved: u32,
-    waiting: VecDeque<Waiting>,
+    waiting: Vec<Waiting>,
+    /// Those from `opened` on. Older ones have blocks below `opened_end`.
+    held: Vec<Held>,
 }
 
 impl Room {
@@ -140,11 +153,13 @@ impl Room {
             end,
             floor,
             opened,
+            opened_end: end,
             next: floor,
             free: 0,
             on_disk: end,
             reserved: 0,
-            waiting: VecDeque::new(),
+            waiting: Vec::new(),
+            held: Vec::new(),
         };
         for block in 0..HEADER_BLOCKS {
             room.taken.insert(block);
@@ -176,7 +191,35 @@ impl Room {
         (more > 0 && needed > u64::from(self.on_disk)).then_some(needed)
     }
 
-    /// Reserves `count` blocks for a checkpoint. `reserve` makes room on the disk for so many blocks.
+    /// Blocks that are left to checkpoints.
+    fn margin(&self) -> u32 {
+        const PART: u32 = 64;
+        const BYTES_MIN: usize = 1 << 20;
+        (self.end / PART).max((BYTES_MIN / self.block_bytes) as u32)
+    }
+
+    /// The number of blocks that can be taken without more room on the disk, besides what is reserved or left to
+    /// checkpoints.
+    pub(super) fn ready(&self) -> u64 {
+        let most = u64::from(self.free) + u64::from(self.on_disk.saturating_sub(self.end));
+        most.saturating_sub(u64::from(self.reserved) + u64::from(self.margin()))
+    }
+
+    /// Makes room on the disk for `count` more blocks, besides what is left to checkpoints, if there is none.
+    ///
+    /// # Errors
+    /// Returns the errors of `reserve`: the disk is full.
+    pub(super) fn make_ready(
+        &mut self,
+        count: u32,
+        reserve: impl Fn(u64) -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
+        let count = count.saturating_add(self.reserved + self.margin());
+        self.lacks(count).map_or(Ok(()), |needed| self.make_room(needed, reserve))
+    }
+
+    /// Reserves `count` blocks for a checkpoint, which may use what growth leaves. `reserve` makes room on the disk for
+    /// that number of blocks.
     ///
     /// # Errors
     /// Returns the errors of `reserve`: nothing is reserved then.
@@ -211,10 +254,8 @@ impl Room {
     /// # Errors
     /// Returns the errors of `reserve`: the disk has no room beyond what is reserved.
     pub(super) fn take_unreserved(&mut self, reserve: impl Fn(u64) -> std::io::Result<()>) -> std::io::Result<u32> {
-        /// Blocks asked for at once.
-        const STEP_BYTES: usize = 1 << 20;
-        if let Some(needed) = self.lacks(self.reserved + 1) {
-            let step = (STEP_BYTES / self.block_bytes) as u64;
+        if let Some(needed) = self.lacks(self.reserved + self.margin() + 1) {
+            let step = STEP_BYTES / self.block_bytes as u64;
             self.make_room(needed + step, &reserve).or_else(|_| self.make_room(needed, &reserve))?;
         }
         Ok(self.take())
@@ -245,21 +286,31 @@ impl Room {
         }
     }
 
-    /// Blocks that checkpoint `death` has, and the one after it does not.
-    pub(super) fn wait(&mut self, death: u64, blocks: Vec<u32>) {
-        self.waiting.push_back(Waiting { death, blocks });
-    }
-
-    /// Called when checkpoint `last` is durable: frees what waited. `oldest` is the oldest checkpoint that a reader
-    /// holds.
-    pub(super) fn release(&mut self, last: u64, oldest: Option<u64>) {
+    /// Called when a checkpoint is durable: frees what waited and no reader needs. The checkpoint before it, `before`,
+    /// used the blocks `used`, of which it does not use `dead`. `held` are the checkpoints that readers hold; `None` if
+    /// that is not known.
+    pub(super) fn release(&mut self, before: u64, used: BlockSet, dead: Vec<u32>, held: Option<&[u64]>) {
         self.reserved = 0;
-        let held = oldest.unwrap_or(u64::MAX);
-        while self.waiting.front().is_some_and(|waiting| waiting.death < last.min(held)) {
-            let freed = self.waiting.pop_front().expect("just seen");
-            freed.blocks.into_iter().for_each(|block| self.free(block));
+        self.waiting.push(Waiting { death: before, blocks: dead });
+        // A reader locks a checkpoint while it is the last one. Any other lock will be given up at once.
+        if held.is_none_or(|held| held.contains(&before)) {
+            self.held.push(Held { number: before, used });
         }
-        if self.floor > 0 && last > self.opened && held >= self.opened {
+        let Some(held) = held else { return };
+        self.held.retain(|checkpoint| held.contains(&checkpoint.number));
+        let oldest = held.iter().min().copied();
+        for Waiting { death, blocks } in std::mem::take(&mut self.waiting) {
+            let (needed, free): (Vec<u32>, Vec<u32>) = blocks.into_iter().partition(|&block| {
+                let in_older = block < self.opened_end && oldest.is_some_and(|oldest| oldest < self.opened);
+                let has = |checkpoint: &Held| checkpoint.number <= death && checkpoint.used.contains(block);
+                in_older || self.held.iter().any(has)
+            });
+            free.into_iter().for_each(|block| self.free(block));
+            if !needed.is_empty() {
+                self.waiting.push(Waiting { death, blocks: needed });
+            }
+        }
+        if self.floor > 0 && oldest.is_none_or(|oldest| oldest >= self.opened) {
             self.floor = 0;
             self.next = 0;
             self.free = self.end - self.taken.len();

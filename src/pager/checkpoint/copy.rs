@@ -1,7 +1,8 @@
 //! Copies of a whole file, as of its last checkpoint.
 //!
 //! The holder of the checkpoint lock copies a file that no thread writes ([`copy_checkpoint`]). A handle that reads the
-//! file copies the checkpoint that it holds ([`copy_opened`]), while another process may be writing later ones.
+//! file copies the checkpoint that it holds ([`copy_opened`]), while another process may be writing later ones. So does
+//! a backup of a file of blocks ([`HeldCopy`]).
 //!
 //! Zeros are not written: they become holes of the copy.
 
@@ -56,6 +57,41 @@ fn copy_held(file: &TableFile, target: &mut Target<'_>) -> Result<bool> {
     copy_bytes(read, checkpoint_bytes(file), target)
 }
 
+/// A checkpoint of a file of blocks that is held to be copied.
+pub(crate) struct HeldCopy {
+    file: TableFile,
+    blocks: Blocks,
+}
+
+impl HeldCopy {
+    /// Holds the last checkpoint of a file of blocks like a reader. `None` if that is not possible: another file, no
+    /// locks of bytes, another file at its path. The caller keeps other checkpoints out.
+    pub(crate) fn of(frames: &Frames) -> Result<Option<HeldCopy>> {
+        let Some(blocks) = &frames.blocks else { return Ok(None) };
+        let (storage, path) = (&frames.file.storage, &frames.file.path);
+        let handle: Arc<dyn File> = create::open_to_read(storage.as_ref(), path)?.into();
+        if !matches!(Headers::read(path, handle.as_ref())?, Headers::Last(..)) {
+            return Ok(None);
+        }
+        let copy = HeldCopy::begin(storage, path, handle)?;
+        Ok((copy.file.holds_checkpoint() && copy.blocks.last_id() == blocks.last_id()).then_some(copy))
+    }
+
+    fn begin(storage: &Arc<dyn Storage>, path: &Path, handle: Arc<dyn File>) -> Result<HeldCopy> {
+        let (held, header) = Held::begin_with_blocks(path, handle.as_ref())?;
+        let mut file =
+            TableFile::with_header(storage.clone(), path.to_owned(), handle, true, Some(held), &header.table);
+        file.has_blocks = true;
+        let blocks = Blocks::open(&file, header, false, 0)?;
+        Ok(HeldCopy { file, blocks })
+    }
+
+    /// Copies it. Returns false if `target.step` cancelled it.
+    pub(crate) fn copy(&self, target: &mut Target<'_>) -> Result<bool> {
+        copy_blocks(&self.blocks, &self.file, target)
+    }
+}
+
 /// Copies the file at `path` as of its last checkpoint, while another process may be writing it. Returns false if
 /// `target.step` cancelled it.
 pub(crate) fn copy_file(storage: &Arc<dyn Storage>, path: &Path, target: &mut Target<'_>) -> Result<bool> {
@@ -64,11 +100,7 @@ pub(crate) fn copy_file(storage: &Arc<dyn Storage>, path: &Path, target: &mut Ta
     let handle: Arc<dyn File> = create::open_to_read(storage.as_ref(), path)?.into();
     names::refuse_other_names(handle.as_ref(), path, true)?;
     if matches!(Headers::read(path, handle.as_ref())?, Headers::Last(..)) {
-        let (held, header) = Held::begin_with_blocks(path, handle.as_ref())?;
-        let held = Some(held);
-        let mut file = TableFile::with_header(storage.clone(), path.to_owned(), handle, true, held, &header.table);
-        file.has_blocks = true;
-        return copy_blocks(&Blocks::open(&file, header, false, 0)?, &file, target);
+        return HeldCopy::begin(storage, path, handle)?.copy(target);
     }
     let mut tries = 0;
     loop {

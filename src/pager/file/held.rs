@@ -160,7 +160,7 @@ impl TableFile {
     }
 
     /// Whether this handle reads a checkpoint that writers keep for it.
-    pub(super) fn holds_checkpoint(&self) -> bool {
+    pub(in crate::pager) fn holds_checkpoint(&self) -> bool {
         self.undo().is_some()
     }
 

@@ -3,7 +3,8 @@
 //! After each read from such a file the pager checks whether a writer has begun a checkpoint. That takes four system
 //! calls, which cost more than the read. A scan needs every frame once, in hash order, which jumps through the file. If
 //! the cache holds the whole file, the scan reads the aligned run of frames around the next one, with one read and one
-//! check. With a smaller cache, frames might be evicted before the scan reaches them.
+//! check. With a smaller cache, frames might be evicted before the scan reaches them. In a file of blocks nothing needs
+//! to be checked, and the frames of a run are mostly in adjacent blocks.
 //!
 //! Errors are ignored here: frames that cannot be read, or whose checksums do not match, do not become resident, and
 //! the read that needs one reports the error. Not here: the check for a checkpoint (`file/held.rs`).
@@ -18,10 +19,7 @@ const RUN_BYTES: usize = 64 << 10;
 impl Frames {
     /// Whether [`bring_around`](Self::bring_around) is worth calling.
     pub(crate) fn brings_around(&self) -> bool {
-        self.file.read_only
-            && self.blocks.is_none()
-            && self.file.handle.is_some()
-            && self.has_cache_for(self.file.file_frames.load(Acquire))
+        self.file.read_only && self.file.handle.is_some() && self.has_cache_for(self.file.file_frames.load(Acquire))
     }
 
     /// Makes the frames around `frame` resident, if `frame` is not.
@@ -39,18 +37,23 @@ impl Frames {
         let run = (RUN_BYTES / self.frame_bytes()) as FrameNo; // 1 to 16, as a frame has 4 to 64 KiB
         let first = frame - frame % run;
         let end = file_frames.min(first + run);
+        let offer = |frame: FrameNo, content: &[u8]| {
+            // The shadow file has the bytes of a changed frame that is not resident.
+            if !self.pool.is_resident(frame) && !self.pool.is_dirty(frame) && self.pool.offer(frame, content) {
+                self.counts.frames_read.fetch_add(1, Relaxed);
+            }
+        };
+        if let Some(blocks) = &self.blocks {
+            let _ = blocks.load_range(&self.file, first..end, offer);
+            return;
+        }
         let mut bytes = vec![0; bytes_of(end - first)];
         if self.file.read_as_opened(file.as_ref(), first, &mut bytes).is_err() {
             return;
         }
         for (frame, content) in (first..end).zip(bytes.chunks_exact(self.frame_bytes())) {
-            // The shadow file has the bytes of a changed frame that is not resident.
-            if !self.pool.is_resident(frame)
-                && !self.pool.is_dirty(frame)
-                && self.check_sum(frame, content).is_ok()
-                && self.pool.offer(frame, content)
-            {
-                self.counts.frames_read.fetch_add(1, Relaxed);
+            if self.check_sum(frame, content).is_ok() {
+                offer(frame, content);
             }
         }
     }

@@ -113,7 +113,8 @@ impl Frames {
 
     /// Loads a frame of a file of blocks.
     fn load_block(&self, blocks: &Blocks, frame: FrameNo, bytes: &mut [u8]) -> Result<bool> {
-        let loaded = match blocks.load(&self.file, frame, bytes) {
+        let mapped = self.pool.has_buffers().then_some(&self.reads);
+        let loaded = match blocks.load(&self.file, frame, bytes, mapped) {
             // Without locks of bytes, its block may have been written over.
             Err(e) if self.file.read_only && e.kind() == ErrorKind::Corrupt => {
                 self.file.refuse_if_not_kept().and(Err(e))
@@ -198,12 +199,17 @@ impl Frames {
     }
 
     /// Whether a checkpoint is due: more than `dirty_bytes_max` of frames are dirty, or those that cannot be spilled
-    /// take more than half of the cache.
+    /// take more than half of the cache, or the disk may have no room for a later one.
     #[inline]
     pub(crate) fn wants_checkpoint(&self, dirty_bytes_max: u64) -> bool {
+        if self.file.handle.is_none() || self.file.read_only {
+            return false;
+        }
         let most = dirty_bytes_max / self.frame_bytes() as u64;
-        let due = self.pool.pinned_count() > self.dirty_frames_max() || self.pool.dirty_count() > most;
-        (due || self.checkpoint_due.load(Relaxed)) && self.file.handle.is_some() && !self.file.read_only
+        let dirty = self.pool.dirty_count();
+        let lacks_room = || self.blocks.as_ref().is_some_and(|blocks| blocks.lacks_room(&self.file, dirty));
+        let due = self.pool.pinned_count() > self.dirty_frames_max() || dirty > most;
+        due || self.checkpoint_due.load(Relaxed) || lacks_room()
     }
 
     /// Whether the cache has no room for more dirty frames.

@@ -3,6 +3,7 @@
 use crate::io::{Disk, Mode, Storage};
 use crate::random::Random;
 use crate::table::{Backup, Durability, Table, TableOptions};
+use std::ops::ControlFlow;
 use std::path::Path;
 
 /// A table in each kind of file.
@@ -115,6 +116,74 @@ fn a_reader_has_its_checkpoint_whatever_the_writer_does() {
     let most = length();
     (6..16).for_each(put_all);
     assert!(length() < most + most / 16, "{} bytes, {most} before", length());
+}
+
+/// A reader of an old checkpoint needs the blocks of that one only, not all that were freed since.
+#[test]
+fn a_reader_that_stays_costs_one_copy_of_the_table() {
+    const PAIRS: u32 = 3000;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.spt");
+    let options =
+        TableOptions { blocks: true, ..TableOptions::new().page_bytes(512).cache_bytes(0).log_bytes(100_000) };
+    let open_reader =
+        || TableOptions { read_only: true, checkpoint_only: true, ..options.clone() }.open(&path).unwrap();
+    let put_all = |table: &Table, byte: u8| {
+        (0..PAIRS).for_each(|n| table.put(&n.to_be_bytes(), &[byte; 100]).unwrap());
+        table.checkpoint().unwrap();
+    };
+    let length = || Disk.open(&path, Mode::Read).unwrap().len().unwrap();
+    let is_whole = |reader: &Table, byte: u8| {
+        let values = (0..PAIRS).map(|n| reader.get(&n.to_be_bytes()).unwrap().unwrap());
+        assert!(values.into_iter().all(|value| value[..] == [byte; 100]), "{byte}");
+        assert_eq!(reader.verify().unwrap(), []);
+    };
+    let table = options.clone().open(&path).unwrap();
+    put_all(&table, 0);
+    let of_this_open = open_reader();
+    (1..4).for_each(|byte| put_all(&table, byte));
+    let most = length();
+    (4..20).for_each(|byte| put_all(&table, byte));
+    assert!(length() < most + most / 16, "{} bytes, {most} before", length());
+    is_whole(&of_this_open, 0);
+    drop(of_this_open);
+    let of_an_earlier_open = open_reader();
+    put_all(&table, 20);
+    table.close().unwrap();
+    let table = options.clone().open(&path).unwrap();
+    (21..24).for_each(|byte| put_all(&table, byte));
+    let most = length();
+    (24..40).for_each(|byte| put_all(&table, byte));
+    assert!(length() < most + most / 16, "{} bytes, {most} before", length());
+    is_whole(&of_an_earlier_open, 19);
+    drop(of_an_earlier_open);
+    assert_eq!(table.verify().unwrap(), []);
+}
+
+/// Checkpoints go on during a backup: the log does not grow, and writers do not wait.
+#[test]
+fn a_backup_keeps_no_checkpoint_from_being_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let options = TableOptions { blocks: true, ..TableOptions::new().page_bytes(512).cache_bytes(0) };
+    let table = options.clone().open(at("t.spt")).unwrap();
+    let put_all = |byte: u8| {
+        (0..3000u32).for_each(|n| table.put(&n.to_be_bytes(), &[byte; 100]).unwrap());
+        table.checkpoint().unwrap();
+    };
+    put_all(0);
+    let mut steps = 0;
+    let mut backup = Backup::new().options(options.clone()).progress(|_, _| {
+        steps += 1;
+        (1..4).for_each(put_all);
+        ControlFlow::Continue(())
+    });
+    backup.save(&table, at("copy.spt")).unwrap();
+    drop(backup);
+    assert!(steps > 0);
+    let copy = options.open(at("copy.spt")).unwrap();
+    assert_eq!(copy.verify().unwrap(), []);
+    assert!(copy.scan().all(|pair| pair.unwrap().1[..] == [0; 100]) && copy.len() == 3000);
 }
 
 #[test]

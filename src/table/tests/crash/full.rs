@@ -271,6 +271,47 @@ fn frames_dirtied_while_room_is_reserved_get_theirs_before_anything_changes() {
     assert_eq!(content_of(&table, false).unwrap().len(), 3001);
 }
 
+/// Growth leaves a checkpoint enough to give room back.
+#[test]
+fn a_table_of_blocks_on_a_full_disk_can_be_emptied_and_filled_again() {
+    for durability in DURABILITIES {
+        for room in (4000..6000).step_by(235) {
+            let when = format!("{durability:?}, {room} KiB");
+            let disk = Simulated::new(State::default());
+            let mut options = options(&disk, durability).cache_bytes(64 << 20);
+            (options.blocks, options.inline_checkpoints) = (true, true);
+            disk.limit_room(Some(room << 10));
+            let table = options.clone().open(PATH).unwrap();
+            let mut kept = Vec::new();
+            let mut refused = 0;
+            for n in 0.. {
+                let (key, value) = pair(n);
+                match table.put(&key, &value) {
+                    Ok(()) => kept.push(key),
+                    Err(e) => {
+                        assert_full(&e, &when);
+                        refused += 1;
+                    }
+                }
+                if refused > 30 {
+                    break;
+                }
+            }
+            let half = kept.len() / 2;
+            for key in kept.drain(half..) {
+                assert!(table.remove(&key).unwrap_or_else(|e| panic!("{when}: {half}: {e}")));
+            }
+            table.compact().unwrap_or_else(|e| panic!("{when}: {e}"));
+            assert_eq!(table.len(), kept.len() as u64);
+            for n in 100_000..100_000 + half as u32 / 4 {
+                table.put(&pair(n).0, &pair(n).1).unwrap_or_else(|e| panic!("{when}: again: {e}"));
+            }
+            table.close().unwrap_or_else(|e| panic!("{when}: close: {e}"));
+            assert_eq!(options.open(PATH).unwrap().verify().unwrap(), [], "{when}");
+        }
+    }
+}
+
 /// Less than the step by which a file grows.
 const STEP_BYTES: u64 = 900 << 10;
 
