@@ -83,7 +83,7 @@ impl Frames {
     /// Writes a dirty frame to a file and frees its memory, if it may be spilled and was not used lately. Never waits
     /// for another writer's latch. If the table's file cannot be written, the frame stays in memory, and the handle
     /// takes no more writes.
-    pub(in crate::pager) fn spill(&self, frame: FrameNo) -> bool {
+    pub(crate) fn spill(&self, frame: FrameNo) -> bool {
         if let Some(blocks) = &self.blocks {
             return self.spill_to_block(blocks, frame);
         }

@@ -19,6 +19,7 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex};
 
 /// Runs `scenario` in `orders` orders of each kind. `scenario` returns whether the situation that it tests occurred.
@@ -404,6 +405,40 @@ fn a_checkpoint_beside_writers() -> bool {
     true
 }
 
+/// Frames of a file of blocks are written by a checkpoint, changed, evicted and read, all at once.
+fn evictions_beside_a_checkpoint_of_blocks() -> bool {
+    let disk = Simulated::new(State::default());
+    let mut options = options(APART, 2).durability(Durability::Os).cache_bytes(4 << 20);
+    options.storage = Arc::new(disk.clone());
+    options.blocks = true;
+    let table = options.clone().open("/disk/t.spt").unwrap();
+    put(&table, 0..4);
+    table.checkpoint().unwrap();
+    put(&table, [1, 3]);
+    let frames = [1, 3].map(|key| table.buckets.location(key).0);
+    let evicted = AtomicUsize::new(0);
+    let evict = || {
+        for frame in frames.into_iter().cycle().take(6) {
+            let gone = table.pager.frames().spill(frame) || table.pager.pool().evict(frame);
+            evicted.fetch_add(usize::from(gone), Relaxed);
+        }
+    };
+    together(&[
+        &|| (0..2).for_each(|_| table.checkpoint().unwrap()),
+        &evict,
+        &|| put(&table, [1, 9, 11]),
+        &|| check_present(&table, &[3, 1, 3]),
+    ]);
+    check_present(&table, &[0, 1, 2, 3, 9, 11]);
+    whole(&table);
+    table.checkpoint().unwrap();
+    options.storage = Arc::new(survivors(&disk, Crash::LoseUnsynced));
+    let after = options.open("/disk/t.spt").unwrap();
+    check_present(&after, &[0, 1, 2, 3, 9, 11]);
+    whole(&after);
+    evicted.load(Relaxed) > 0
+}
+
 /// Opens a table with a log on a simulated disk.
 fn logged(disk: &Simulated, log_bytes: u64) -> Table {
     let mut options = options(APART, 2).durability(Durability::Os).cache_bytes(4 << 20).log_bytes(log_bytes);
@@ -540,6 +575,7 @@ const SCENARIOS: &[Scenario] = &[
     ("writers_that_hold_values", 200, writers_that_hold_values),
     ("lookups_beside_eviction", 50, lookups_beside_eviction),
     ("a_checkpoint_beside_writers", 50, a_checkpoint_beside_writers),
+    ("evictions_beside_a_checkpoint_of_blocks", 100, evictions_beside_a_checkpoint_of_blocks),
     ("writers_extend_the_log_beside_a_backup", 20, writers_extend_the_log_beside_a_backup),
     ("long_records_beside_each_other", 20, long_records_beside_each_other),
     ("writers_place_records_of_each_other", 200, writers_place_records_of_each_other),
