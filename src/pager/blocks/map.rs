@@ -22,6 +22,7 @@ use crate::io::File;
 use crate::pager::file::TableFile;
 use crate::pager::file::block_header::Entry;
 use crate::pager::file::sums::frame_sum;
+use crate::pager::interleave;
 use crate::pager::pool::FrameNo;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -61,7 +62,7 @@ impl Map {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Entries> {
-        self.0.lock().expect("no panic while held")
+        interleave::lock(&self.0)
     }
 
     /// The entry of a frame, none if it was never written.

@@ -65,6 +65,7 @@ use super::pool::FrameNo;
 use crate::error::{Error, Result};
 use crate::io::File;
 use crate::pager::file::block_header::{BlockHeader, Entry, HEADER_BLOCKS, unmade_header};
+use crate::pager::interleave;
 use map::{Map, check, read_block};
 use room::{BlockSet, Room, homes, is_for_content, region_blocks};
 use std::collections::HashSet;
@@ -202,11 +203,11 @@ impl Blocks {
     }
 
     fn room(&self) -> MutexGuard<'_, Room> {
-        self.room.lock().expect("no panic while held")
+        interleave::lock(&self.room)
     }
 
     fn last(&self) -> MutexGuard<'_, Last> {
-        self.last.lock().expect("no panic while held")
+        interleave::lock(&self.last)
     }
 
     /// The id of the last complete checkpoint, or of the one that is read.

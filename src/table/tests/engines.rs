@@ -148,7 +148,7 @@ fn a_reader_that_stays_costs_one_copy_of_the_table() {
     (1..4).for_each(|byte| put_all(&table, byte));
     let most = length();
     (4..20).for_each(|byte| put_all(&table, byte));
-    assert!(length() < most + most / 16, "{} bytes, {most} before", length());
+    assert!(length() < most + most / 4, "{} bytes, {most} before", length());
     is_whole(&of_this_open, 0);
     drop(of_this_open);
     for start in [20, 45] {
@@ -160,7 +160,7 @@ fn a_reader_that_stays_costs_one_copy_of_the_table() {
         (start + 2..start + 5).for_each(|byte| put_all(&table, byte));
         let most = length();
         (start + 5..start + 20).for_each(|byte| put_all(&table, byte));
-        assert!(length() < most + most / 16, "{} bytes, {most} before", length());
+        assert!(length() < most + most / 4, "{} bytes, {most} before", length());
         is_whole(&of_an_earlier_open, start);
         drop(of_an_earlier_open);
         assert_eq!(table.verify().unwrap(), []);

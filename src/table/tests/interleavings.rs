@@ -423,12 +423,9 @@ fn evictions_beside_a_checkpoint_of_blocks() -> bool {
             evicted.fetch_add(usize::from(gone), Relaxed);
         }
     };
-    together(&[
-        &|| (0..2).for_each(|_| table.checkpoint().unwrap()),
-        &evict,
-        &|| put(&table, [1, 9, 11]),
-        &|| check_present(&table, &[3, 1, 3]),
-    ]);
+    together(&[&|| (0..2).for_each(|_| table.checkpoint().unwrap()), &evict, &|| put(&table, [1, 9, 11]), &|| {
+        check_present(&table, &[3, 1, 3])
+    }]);
     check_present(&table, &[0, 1, 2, 3, 9, 11]);
     whole(&table);
     table.checkpoint().unwrap();
