@@ -127,9 +127,8 @@ pub(super) struct Room {
     /// One more than the highest block that was ever taken, and is in the file or will be.
     end: u32,
     floor: u32,
-    /// The last checkpoint before this handle's first one, and the blocks of the file then.
+    /// The last checkpoint before this handle's first one.
     opened: u64,
-    opened_end: u32,
     /// No block from `floor` up to here is free.
     next: u32,
     /// Free blocks from `floor` to `end`.
@@ -139,7 +138,7 @@ pub(super) struct Room {
     /// Blocks that only a checkpoint may take.
     reserved: u32,
     waiting: Vec<Waiting>,
-    /// Those from `opened` on. Older ones have blocks below `opened_end`.
+    /// Those from `opened` on. Older ones have blocks below `floor`.
     held: Vec<Held>,
 }
 
@@ -153,7 +152,6 @@ impl Room {
             end,
             floor,
             opened,
-            opened_end: end,
             next: floor,
             free: 0,
             on_disk: end,
@@ -301,9 +299,8 @@ impl Room {
         let oldest = held.iter().min().copied();
         for Waiting { death, blocks } in std::mem::take(&mut self.waiting) {
             let (needed, free): (Vec<u32>, Vec<u32>) = blocks.into_iter().partition(|&block| {
-                let in_older = block < self.opened_end && oldest.is_some_and(|oldest| oldest < self.opened);
                 let has = |checkpoint: &Held| checkpoint.number <= death && checkpoint.used.contains(block);
-                in_older || self.held.iter().any(has)
+                self.held.iter().any(has)
             });
             free.into_iter().for_each(|block| self.free(block));
             if !needed.is_empty() {
