@@ -130,7 +130,7 @@ fn a_reader_that_stays_costs_one_copy_of_the_table() {
         || TableOptions { read_only: true, checkpoint_only: true, ..options.clone() }.open(&path).unwrap();
     let put_all = |table: &Table, byte: u8| {
         (0..PAIRS).for_each(|n| table.put(&n.to_be_bytes(), &[byte; 100]).unwrap());
-        if byte % 4 == 0 {
+        if byte.is_multiple_of(4) {
             table.put(b"large", &[byte; 200_000]).unwrap(); // several checkpoints have its blocks
         }
         table.checkpoint().unwrap();
