@@ -52,6 +52,8 @@
 
 pub(in crate::pager) mod commit;
 mod copy;
+#[cfg(test)]
+mod large;
 mod map;
 #[cfg(test)]
 mod model;

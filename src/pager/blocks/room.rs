@@ -37,59 +37,84 @@ pub(super) fn is_for_content(block: u32, length: u32, block_bytes: usize) -> boo
     (HEADER_BLOCKS..length).contains(&block) && !homes.contains(&block)
 }
 
+/// The first bit from `from` on that is not set.
+fn first_clear(words: &[u64], from: usize) -> usize {
+    let mut word = from / 64;
+    let mut bits = words.get(word).map_or(u64::MAX, |bits| !bits) & (u64::MAX << (from % 64));
+    while bits == 0 {
+        word += 1;
+        bits = words.get(word).map_or(u64::MAX, |bits| !bits);
+    }
+    64 * word + bits.trailing_zeros() as usize
+}
+
 /// A set of blocks.
 #[derive(Clone, Default)]
-pub(crate) struct BlockSet(Vec<u64>);
+pub(crate) struct BlockSet {
+    words: Vec<u64>,
+    /// A bit for each word that has all of its blocks: a search passes 4096 blocks at a time.
+    full: Vec<u64>,
+}
 
 impl BlockSet {
     pub(crate) fn contains(&self, block: u32) -> bool {
-        self.0.get(block as usize / 64).is_some_and(|word| word >> (block % 64) & 1 == 1)
+        self.words.get(block as usize / 64).is_some_and(|word| word >> (block % 64) & 1 == 1)
     }
 
     /// Adds a block; returns false if it is in the set.
     pub(crate) fn insert(&mut self, block: u32) -> bool {
-        let word = block as usize / 64;
-        if self.0.len() <= word {
-            self.0.resize(word + 1, 0);
-        }
         let is_new = !self.contains(block);
-        self.0[word] |= 1 << (block % 64);
+        self.add(block as usize / 64, 1 << (block % 64));
         is_new
+    }
+
+    /// Adds blocks of a word.
+    fn add(&mut self, word: usize, bits: u64) {
+        if self.words.len() <= word {
+            self.words.resize(word + 1, 0);
+            self.full.resize(self.words.len().div_ceil(64), 0);
+        }
+        self.words[word] |= bits;
+        if self.words[word] == u64::MAX {
+            self.full[word / 64] |= 1 << (word % 64);
+        }
     }
 
     /// Removes a block; returns false if it is not in the set.
     pub(super) fn remove(&mut self, block: u32) -> bool {
         let was = self.contains(block);
         if was {
-            self.0[block as usize / 64] &= !(1 << (block % 64));
+            let word = block as usize / 64;
+            self.words[word] &= !(1 << (block % 64));
+            self.full[word / 64] &= !(1 << (word % 64));
         }
         was
     }
 
     /// One more than the highest block; 0 if there is none.
     pub(super) fn end(&self) -> u32 {
-        let last = self.0.iter().rposition(|&word| word != 0);
-        last.map_or(0, |word| 64 * word as u32 + 64 - self.0[word].leading_zeros())
+        let last = self.words.iter().rposition(|&word| word != 0);
+        last.map_or(0, |word| 64 * word as u32 + 64 - self.words[word].leading_zeros())
     }
 
     /// The first block from `from` on that is not in the set.
     fn first_absent(&self, from: u32) -> u32 {
-        let mut word = from as usize / 64;
-        let mut bits = self.0.get(word).map_or(u64::MAX, |bits| !bits) & (u64::MAX << (from % 64));
-        while bits == 0 {
-            word += 1;
-            bits = self.0.get(word).map_or(u64::MAX, |bits| !bits);
+        let word = from as usize / 64;
+        let here = self.words.get(word).map_or(u64::MAX, |bits| !bits) & (u64::MAX << (from % 64));
+        if here != 0 {
+            return 64 * word as u32 + here.trailing_zeros();
         }
-        64 * word as u32 + bits.trailing_zeros()
+        let word = first_clear(&self.full, word + 1).min(self.words.len().max(word + 1));
+        64 * word as u32 + self.words.get(word).map_or(0, |bits| bits.trailing_ones())
     }
 
     pub(super) fn len(&self) -> u32 {
-        self.0.iter().map(|word| word.count_ones()).sum()
+        self.words.iter().map(|word| word.count_ones()).sum()
     }
 
     /// The bytes of a bitmap of the blocks from `first` on.
     pub(super) fn bitmap(&self, first: u32, block_bytes: usize) -> Vec<u8> {
-        let words = self.0.iter().skip(first as usize / 64).take(block_bytes / 8);
+        let words = self.words.iter().skip(first as usize / 64).take(block_bytes / 8);
         let mut bytes: Vec<u8> = words.flat_map(|word| word.to_le_bytes()).collect();
         bytes.resize(block_bytes, 0);
         bytes
@@ -101,8 +126,7 @@ impl BlockSet {
         let at = first as usize / 64;
         for (place, word) in (at..).zip(words) {
             if word != 0 {
-                self.0.resize(self.0.len().max(place + 1), 0);
-                self.0[place] |= word;
+                self.add(place, word);
             }
         }
     }
@@ -331,5 +355,40 @@ impl Room {
         self.on_disk = self.end;
         self.next = self.next.min(self.end);
         self.free = self.end - self.taken.len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_set_of_blocks_has_what_an_ordered_set_has() {
+        let mut random = Random::new(&[3]);
+        for most in [70, 5000, 40_000] {
+            let (mut set, mut model) = (BlockSet::default(), BTreeSet::new());
+            for round in 0..20_000 {
+                let block = random.below(most) as u32;
+                // Mostly full, then mostly empty.
+                if random.percent(if round < 15_000 { 90 } else { 10 }) {
+                    let first = if random.percent(50) { set.first_absent(block) } else { block };
+                    assert_eq!(set.insert(first), model.insert(first));
+                } else {
+                    assert_eq!(set.remove(block), model.remove(&block));
+                }
+                let from = random.below(most + 200) as u32;
+                let expected = (from..).find(|block| !model.contains(block));
+                assert_eq!(Some(set.first_absent(from)), expected, "round {round}, from {from}");
+                assert_eq!(set.contains(from), model.contains(&from));
+                assert_eq!(set.end(), model.last().map_or(0, |last| last + 1));
+            }
+            assert_eq!(set.len(), model.len() as u32);
+            let mut read = BlockSet::default();
+            (0..3).for_each(|region| read.add_bitmap(region * 32_768, &set.bitmap(region * 32_768, 4096)));
+            assert!((0..most as u32).all(|block| read.contains(block) == model.contains(&block)));
+            assert_eq!(read.first_absent(0), set.first_absent(0));
+        }
     }
 }
