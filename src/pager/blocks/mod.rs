@@ -37,7 +37,7 @@
 //! overlays in memory (`map.rs`), and the next tree is made of the old one and the frozen overlay, so it cannot have
 //! what came later. And the headers are at fixed bytes, whatever `B`, so that no user's bytes are taken for one.
 //!
-//! Not built yet: values at once, runs, salvage.
+//! Not built yet: values at once, runs.
 //!
 //! What is live for a frame, besides whether it is in memory and frozen:
 //!
