@@ -1,8 +1,8 @@
 //! Backups: a table in use copied to one complete file, and restored from it.
 //!
 //! ```text
-//! a handle that writes    a checkpoint, then a copy of the file, with no other checkpoint; writers continue. From a file
-//!                         of blocks the copy is that of a reader, which holds the checkpoint
+//! a handle that writes    a checkpoint, then a copy of the file, with no other checkpoint; writers continue. A copy
+//!                         from a file of blocks is that of a reader, which holds the checkpoint
 //! a handle that reads     a copy of its checkpoint (`pager/checkpoint/copy.rs`); if it replayed changes from the log,
 //!                         its pairs are put into a new table
 //! a table in memory       its pairs are put into a new table; writers wait

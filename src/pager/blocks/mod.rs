@@ -13,8 +13,8 @@
 //! the rule   a block that a checkpoint in use, or a record of the log, refers to is never written
 //! in use     the last complete checkpoint, and each that a reader or a backup holds
 //! freed      a block waits from the last checkpoint that has it, `death`, on; it is used again once checkpoint
-//!            death + 1 is durable and no reader holds a checkpoint that has it. The blocks of each held one are kept as
-//!            a set; while one older than this open is held, no block below the length found is used
+//!            death + 1 is durable and no reader holds a checkpoint that has it. The blocks of each held one are kept
+//!            as a set; while one older than this open is held, no block below the length found is used
 //! open       write the header again, sync; until a checkpoint of this handle is durable, write only beyond the length
 //!            found, and make a checkpoint of each sync
 //! checkpoint freeze, reserve -> frozen frames, nodes, bitmaps -> sync -> header into the other slot -> sync -> free

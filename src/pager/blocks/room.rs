@@ -8,9 +8,9 @@
 //!          blocks from here on are given out: what these use below is not known
 //! ```
 //!
-//! A full disk must not keep a table from being emptied, for which checkpoints need blocks. So growth and evictions leave
-//! a 64th of the file, and 1 MiB at least, to checkpoints: room on the disk that only these may use. And before more
-//! frames are dirty than there is room for beyond that, a checkpoint is due.
+//! A full disk must not keep a table from being emptied, for which checkpoints need blocks. So growth and evictions
+//! leave a 64th of the file, and 1 MiB at least, to checkpoints: room on the disk that only these may use. And before
+//! more frames are dirty than there is room for beyond that, a checkpoint is due.
 //!
 //! The file has a bitmap for each region of blocks, in one of the region's first two blocks; those of region 0 follow
 //! the headers. Bitmaps say what their checkpoint uses, so a crash frees what waits.
