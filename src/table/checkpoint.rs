@@ -181,8 +181,8 @@ impl Table {
         // Installing a checkpoint at an open costs as much as writing its journal.
         const DIRTY_BYTES_MAX: u64 = 1 << 30;
         let dirty_bytes_max = if self.durability == Durability::None { u64::MAX } else { DIRTY_BYTES_MAX };
-        if self.pager.frames().wants_checkpoint(dirty_bytes_max)
-            && !self.replaying
+        if !self.replaying
+            && self.pager.frames().wants_checkpoint(dirty_bytes_max)
             && !self.pager.frames().has_put_off_checkpoint()
         {
             // The write is made and logged. If the checkpoint could not begin, it is tried again, and before the next

@@ -37,8 +37,10 @@ impl Table {
     /// milliseconds.
     #[doc(hidden)] // the server's
     pub fn return_free_memory(&self) {
-        self.pager.allocator().return_free_memory();
-        crate::heap::give_back();
+        if self.pager.refuse_if_forked().is_ok() {
+            self.pager.allocator().return_free_memory();
+            crate::heap::give_back();
+        }
     }
 
     /// Merges up to `count` buckets, while the load needs at most seven eighths of them. Returns the number of merges.

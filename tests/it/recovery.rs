@@ -429,6 +429,10 @@ const METHODS: &[(&str, InChild, Call)] = &[
     ("Table::value_len", Refuses, |t, _| outcome(t.value_len(b"k"))),
     ("Table::get_part", Refuses, |t, _| outcome(t.get_part(b"k", |len| 0..len, &mut Vec::new()))),
     ("Table::write_part", Refuses, |t, _| outcome(t.write_part(b"k", 0, b"c"))),
+    ("Table::return_free_memory", Answers, |t, _| {
+        t.return_free_memory();
+        Some(Answers)
+    }),
     ("Table::merge_slack", Refuses, |t, _| outcome(t.merge_slack(1))),
     ("Table::usage", Answers, |t, _| (t.usage().used_bytes > 0).then_some(Answers)),
     ("Table::contains", Refuses, |t, _| outcome(t.contains(b"k"))),

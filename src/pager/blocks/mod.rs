@@ -414,10 +414,12 @@ impl Blocks {
         let of_this_period = self.map.lock().live.get(&frame).copied().filter(|entry| !entry.is_none());
         let block = match of_this_period {
             Some(entry) => entry.block,
-            None => self
-                .room()
-                .take_unreserved(Self::make_room(file))
-                .map_err(|e| Error::io(&file.path, "reserve disk space for", e))?,
+            None => {
+                let mut room = self.room();
+                let taken = room.take_unreserved(Self::make_room(file));
+                self.ready.store(room.ready(), Relaxed);
+                taken.map_err(|e| Error::io(&file.path, "reserve disk space for", e))?
+            }
         };
         let end = (u64::from(block) + 1) * file.frame_bytes as u64;
         let written = file.refuse_hole_before(end).and_then(|()| self.write(file, block, bytes));

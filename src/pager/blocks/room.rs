@@ -361,24 +361,27 @@ impl Room {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
     use std::collections::BTreeSet;
 
     #[test]
     fn a_set_of_blocks_has_what_an_ordered_set_has() {
-        let mut random = Random::new(&[3]);
+        let mut state = 1u64;
+        let mut below = |end: usize| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as usize % end
+        };
         for most in [70, 5000, 40_000] {
             let (mut set, mut model) = (BlockSet::default(), BTreeSet::new());
             for round in 0..20_000 {
-                let block = random.below(most) as u32;
+                let block = below(most) as u32;
                 // Mostly full, then mostly empty.
-                if random.percent(if round < 15_000 { 90 } else { 10 }) {
-                    let first = if random.percent(50) { set.first_absent(block) } else { block };
+                if below(100) < if round < 15_000 { 90 } else { 10 } {
+                    let first = if below(2) == 0 { set.first_absent(block) } else { block };
                     assert_eq!(set.insert(first), model.insert(first));
                 } else {
                     assert_eq!(set.remove(block), model.remove(&block));
                 }
-                let from = random.below(most + 200) as u32;
+                let from = below(most + 200) as u32;
                 let expected = (from..).find(|block| !model.contains(block));
                 assert_eq!(Some(set.first_absent(from)), expected, "round {round}, from {from}");
                 assert_eq!(set.contains(from), model.contains(&from));
