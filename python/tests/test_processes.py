@@ -329,7 +329,7 @@ def test_an_iterable_of_keys_may_not_close_what_looks_them_up(tmp_path, path):
 
             def keys():
                 yield "a"
-                with pytest.raises(splitpoint.InUseError, match="inside of its own operation"):
+                with pytest.raises(splitpoint.InUseError, match="during its own operation"):
                     call()
                 Last(call)
                 gc.collect()
