@@ -402,18 +402,18 @@ mod tests {
     #[test]
     fn a_malformed_line_is_an_error_with_its_number() {
         for (line, said) in [
-            ("nane 1 2 3 4 x", "\"nane\" is no event"),
+            ("nane 1 2 3 4 x", "\"nane\" is not an event"),
             ("name 1 2 3 4", "a name of 0 bytes"),
             ("name 1 0 3 4 x", "directory 0 is not an inode"),
             ("name 1 2 3 4 a\\q", "a backslash must be followed by"),
             ("name 1 2 3 4 \\x0g", "two hexadecimal digits"),
             ("page 1 2 1048576 0", "page \"1048576\" is not a number up to 1048575"),
-            ("page 1 2 +3 0", "page \"+3\" is no number"),
-            ("page 1 2", "page \"\" is no number"),
+            ("page 1 2 +3 0", "page \"+3\" is not a number"),
+            ("page 1 2", "page \"\" is not a number"),
             ("block 1 4294967296", "block \"4294967296\" is not a number up to 4294967295"),
             ("inode 1 2 3", "\"3\" after the end"),
             ("mark  ", "after the end"),
-            ("\u{fffd}", "\"\\xef\\xbf\\xbd\" is no event"),
+            ("\u{fffd}", "\"\\xef\\xbf\\xbd\" is not an event"),
         ] {
             let text = format!("splitpoint-kernel-trace 1 1024\n# a comment\n\n{line}\nmark\n");
             let error = read(text.as_bytes()).unwrap_err().to_string();
