@@ -59,7 +59,7 @@ fn a_value_without_json_is_refused_and_changes_nothing() {
     for error in errors {
         let error = error.unwrap();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
-        assert!(error.to_string().contains("no JSON: key must be a string"), "{error}");
+        assert!(error.to_string().contains("not JSON: key must be a string"), "{error}");
     }
     assert_eq!(typed.get(&1).unwrap(), Some(right));
     assert_eq!((table.len(), typed.contains(&3).unwrap(), typed.contains(&5).unwrap()), (2, true, false));
