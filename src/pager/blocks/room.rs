@@ -236,7 +236,7 @@ impl Room {
         count: u32,
         reserve: impl Fn(u64) -> std::io::Result<()>,
     ) -> std::io::Result<()> {
-        let count = count.saturating_add(self.reserved + self.margin());
+        let count = count.saturating_add(self.reserved).saturating_add(self.margin());
         self.lacks(count).map_or(Ok(()), |needed| self.make_room(needed, reserve))
     }
 
@@ -276,7 +276,7 @@ impl Room {
     /// # Errors
     /// Returns the errors of `reserve`: the disk has no room beyond what is reserved.
     pub(super) fn take_unreserved(&mut self, reserve: impl Fn(u64) -> std::io::Result<()>) -> std::io::Result<u32> {
-        if let Some(needed) = self.lacks(self.reserved + self.margin() + 1) {
+        if let Some(needed) = self.lacks(self.reserved.saturating_add(self.margin() + 1)) {
             let step = STEP_BYTES / self.block_bytes as u64;
             self.make_room(needed + step, &reserve).or_else(|_| self.make_room(needed, &reserve))?;
         }

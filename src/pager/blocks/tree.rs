@@ -129,7 +129,7 @@ pub(crate) fn descend<E>(
     let sizes = level_sizes(count, fanout);
     let mut nodes = vec![top];
     for level in (1..sizes.len()).rev() {
-        let mut below = Vec::with_capacity(sizes[level - 1]);
+        let mut below = Vec::new();
         for (number, &entry) in nodes.iter().enumerate() {
             let id = NodeId { kind, level: level as u32, number: number as u32 };
             below.extend(children(id, entry, fanout.min(sizes[level - 1] - number * fanout))?);

@@ -64,12 +64,14 @@ pub(crate) struct HeldCopy {
 }
 
 impl HeldCopy {
-    /// Holds the last checkpoint of a file of blocks like a reader. `None` if that is not possible: another file, no
-    /// locks of bytes, another file at its path. The caller keeps other checkpoints out.
+    /// Holds the last checkpoint of a file of blocks as a reader does. `None` if that is not possible: a file of frames
+    /// in place, one that cannot be opened again, another file at its path, no locks of bytes. The caller keeps other
+    /// checkpoints out.
     pub(crate) fn of(frames: &Frames) -> Result<Option<HeldCopy>> {
         let Some(blocks) = &frames.blocks else { return Ok(None) };
         let (storage, path) = (&frames.file.storage, &frames.file.path);
-        let handle: Arc<dyn File> = create::open_to_read(storage.as_ref(), path)?.into();
+        let Ok(handle) = create::open_to_read(storage.as_ref(), path) else { return Ok(None) };
+        let handle: Arc<dyn File> = handle.into();
         if !matches!(Headers::read(path, handle.as_ref())?, Headers::Last(..)) {
             return Ok(None);
         }

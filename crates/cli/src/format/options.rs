@@ -12,7 +12,7 @@ pub struct Reading {
     pub value: Option<Column>,
     /// The first row is a pair.
     pub no_header: bool,
-    /// In TSV, a backslash stands for itself.
+    /// In TSV, a backslash is an ordinary byte.
     pub no_escapes: bool,
     /// The value of a plain line is the line's number.
     pub number: bool,

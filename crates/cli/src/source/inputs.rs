@@ -73,7 +73,7 @@ pub struct Inputs<'i> {
     columns: Option<String>,
     /// Of the current input.
     first_values: Option<FirstValues>,
-    /// The required types of the pairs, and the origin of those of the current input.
+    /// The required types of the pairs, and where the types of the current input come from.
     pub must_be: Option<Types>,
     pairs_from: types::Origin,
     progress: Progress,

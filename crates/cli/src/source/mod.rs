@@ -81,7 +81,7 @@ pub struct SourceArgs {
     /// With csv: the first line is a pair, and columns are named by number
     #[arg(long)]
     no_header: bool,
-    /// With tsv: a backslash stands for itself and starts no escape
+    /// With tsv: a backslash is an ordinary byte and starts no escape
     #[arg(long)]
     no_escapes: bool,
     /// With --format lines: store the line's number as the value

@@ -149,7 +149,7 @@ fn value_of(
     }
 }
 
-/// The elements in the order that they have; those of a list and of a sorted set reversed if `descending`.
+/// Returns the elements in stored order; in reverse order for a list or sorted set if `descending`.
 fn elements_of(
     turn: &mut Turn<'_, '_>,
     (database, key): (usize, &[u8]),

@@ -294,10 +294,10 @@ macro_rules! rows {
         Transaction(|session, alone, args, out| blocking::bpop(session, alone, args, out, Wanted::One(End::Right)));
     BLMove "blmove" 6 [WRITE DENYOOM NOSCRIPT BLOCKING] (1 2 1) "list" "6.2.0"
         "source destination LEFT | RIGHT LEFT | RIGHT timeout"
-        "Moves an element to another list; waits if there is none."
+        "Moves an element to another list; waits while the list is empty."
         Transaction(blocking::blmove);
     BRPopLPush "brpoplpush" 4 [WRITE DENYOOM NOSCRIPT BLOCKING] (1 2 1) "list" "2.2.0" "source destination timeout"
-        "Moves the last element to the head of another list; waits if there is none."
+        "Moves the last element to the head of another list; waits while the list is empty."
         Transaction(blocking::brpoplpush);
     BLMPop "blmpop" -5 [WRITE BLOCKING] (3 0 1) "list" "7.0.0"
         "timeout numkeys key [key ...] LEFT | RIGHT [COUNT count]"

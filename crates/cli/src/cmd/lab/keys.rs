@@ -90,7 +90,7 @@ impl KeyArgs {
         }
     }
 
-    /// Permissions of an output that shows the keys: those of the files the keys came from. Keys of this machine are
+    /// Permissions of an output that shows the keys: equal to the permissions of the files with the keys. Keys of this machine are
     /// readable by the user only.
     pub fn permissions(&self) -> u32 {
         match self.source {
