@@ -90,8 +90,8 @@ impl KeyArgs {
         }
     }
 
-    /// Permissions of an output that shows the keys: equal to the permissions of the files with the keys. Keys of this machine are
-    /// readable by the user only.
+    /// Permissions of an output that shows the keys: equal to the permissions of the files with the keys. Only the user
+    /// may read an output with keys of this machine.
     pub fn permissions(&self) -> u32 {
         match self.source {
             None => access::common(self.inputs.iter().map(PathBuf::as_path)),
