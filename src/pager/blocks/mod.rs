@@ -484,20 +484,20 @@ impl Blocks {
         Ok(())
     }
 
-    /// Cuts free blocks off the end of the file, if there are many or it is about to be closed. Nothing that a
-    /// checkpoint in use has is there.
-    pub(in crate::pager) fn shorten(&self, file: &TableFile, always: bool) -> Result<()> {
+    /// Cuts free blocks off the end of the file, if there are many or `all` are to be cut off. Nothing that a checkpoint
+    /// in use has is there.
+    pub(in crate::pager) fn shorten(&self, file: &TableFile, all: bool) -> Result<()> {
         let Some(handle) = file.handle.as_ref().filter(|_| self.may_write.load(Acquire)) else { return Ok(()) };
         let mut room = self.room();
         self.ready.store(room.ready(), Relaxed);
-        if room.is_worth_cutting(always) {
-            let bytes = u64::from(room.end_taken()) * file.frame_bytes as u64;
+        if let Some(end) = room.end_to_cut_to(all) {
+            let bytes = u64::from(end) * file.frame_bytes as u64;
             let is_longer = handle.len().map(|len| len > bytes);
             is_longer
                 .and_then(|longer| if longer { handle.set_len(bytes) } else { Ok(()) })
                 .map_err(|e| Error::io(&file.path, "set the length of", e))?;
             file.forget_written_beyond(bytes);
-            room.cut();
+            room.cut_to(end);
             self.ready.store(room.ready(), Relaxed);
         }
         Ok(())

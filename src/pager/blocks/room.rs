@@ -10,7 +10,7 @@
 //!
 //! A full disk must not keep a table from being emptied, for which checkpoints need blocks. So growth and evictions
 //! leave a 64th of the file, and 1 MiB at least, to checkpoints: room on the disk that only these may use. And before
-//! more frames are dirty than there is room for beyond that, a checkpoint is due.
+//! more frames are dirty than there is room for, half of that included, a checkpoint is due.
 //!
 //! The file has a bitmap for each region of blocks, in one of the region's first two blocks; those of region 0 follow
 //! the headers. Bitmaps say what their checkpoint uses, so a crash frees what waits.
@@ -220,11 +220,11 @@ impl Room {
         (self.end / PART).max((BYTES_MIN / self.block_bytes) as u32)
     }
 
-    /// The number of blocks that can be taken without more room on the disk, besides what is reserved or left to
-    /// checkpoints.
+    /// The number of dirty frames for which a checkpoint has room on the disk. Half of what is left to checkpoints is
+    /// for its nodes.
     pub(super) fn ready(&self) -> u64 {
         let most = u64::from(self.free) + u64::from(self.on_disk.saturating_sub(self.end));
-        most.saturating_sub(u64::from(self.reserved) + u64::from(self.margin()))
+        most.saturating_sub(u64::from(self.reserved) + u64::from(self.margin() / 2))
     }
 
     /// Makes room on the disk for `count` more blocks, besides what is left to checkpoints, if there is none.
@@ -343,17 +343,19 @@ impl Room {
         self.taken.end()
     }
 
-    /// Whether more than a sixteenth of the file, or `any` block, can be cut off its end.
-    pub(super) fn is_worth_cutting(&self, any: bool) -> bool {
-        let free = self.end - self.end_taken();
-        self.floor == 0 && free > if any { 0 } else { self.end / 16 }
+    /// The number of blocks to cut the file to: `all` free ones at its end, or, if these are more than a sixteenth of
+    /// it, those that are not left to checkpoints. `None` if that is not worthwhile.
+    pub(super) fn end_to_cut_to(&self, all: bool) -> Option<u32> {
+        let (kept, min) = if all { (0, 0) } else { (self.margin(), self.end / 16) };
+        let end = self.end_taken().saturating_add(kept).min(self.end);
+        (self.floor == 0 && self.end - end > min).then_some(end)
     }
 
-    /// Called when the file was cut to [`end_taken`](Self::end_taken) blocks.
-    pub(super) fn cut(&mut self) {
-        self.end = self.end_taken();
-        self.on_disk = self.end;
-        self.next = self.next.min(self.end);
+    /// Called when the file was cut to `end` blocks.
+    pub(super) fn cut_to(&mut self, end: u32) {
+        self.end = end;
+        self.on_disk = end;
+        self.next = self.next.min(end);
         self.free = self.end - self.taken.len();
     }
 }

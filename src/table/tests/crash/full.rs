@@ -298,9 +298,12 @@ fn a_table_of_blocks_on_a_full_disk_can_be_emptied_and_filled_again() {
                 }
             }
             let half = kept.len() / 2;
+            let before = table.counters().checkpoints;
             for key in kept.drain(half..) {
                 assert!(table.remove(&key).unwrap_or_else(|e| panic!("{when}: {half}: {e}")));
             }
+            let checkpoints = table.counters().checkpoints - before;
+            assert!(checkpoints < 100, "{when}: {checkpoints} checkpoints for {half} removals");
             table.compact().unwrap_or_else(|e| panic!("{when}: {e}"));
             assert_eq!(table.len(), kept.len() as u64);
             for n in 100_000..100_000 + half as u32 / 4 {
