@@ -484,8 +484,8 @@ impl Blocks {
         Ok(())
     }
 
-    /// Cuts free blocks off the end of the file, if there are many or `all` are to be cut off. Nothing that a checkpoint
-    /// in use has is there.
+    /// Cuts free blocks off the end of the file, if there are many or `all` are to go. Nothing that a checkpoint in use
+    /// has is there.
     pub(in crate::pager) fn shorten(&self, file: &TableFile, all: bool) -> Result<()> {
         let Some(handle) = file.handle.as_ref().filter(|_| self.may_write.load(Acquire)) else { return Ok(()) };
         let mut room = self.room();
