@@ -100,8 +100,8 @@ impl Checkpointer<'_> {
         }
     }
 
-    /// Reserves blocks for the frames that are dirty now and for `waiting` additional map frames, of which each zone has
-    /// one.
+    /// Reserves blocks for the frames that are dirty now and for `waiting` additional map frames, at most one of each
+    /// zone.
     fn reserve_blocks(&self, blocks: &Blocks, waiting: u64) -> Result<()> {
         let zones = u64::from(self.frames.frame_count().div_ceil(ZONE_FRAMES));
         let dirty = self.frames.pool.dirty_count() + waiting.min(zones);
