@@ -221,6 +221,11 @@ impl Buckets {
         page::SLOT_BYTES + LENGTHS_BYTES + key + value
     }
 
+    /// Whether a record has this key itself, even if the value is in an extent.
+    pub(crate) fn keeps_key(&self, key: &[u8]) -> bool {
+        key.len() <= self.limits.key_inline_max
+    }
+
     /// Whether key and value fit in a record.
     pub(super) fn fits_inline(&self, key: &[u8], value_bytes: usize) -> bool {
         key.len() <= self.limits.key_inline_max && key.len() + value_bytes <= self.limits.pair_inline_max
@@ -426,6 +431,13 @@ impl Bucket<'_> {
             // again.
             let _ = self.for_call().absorb_overflow();
         }
+        Ok(Delta { pairs: -1, payload: -((key.bytes.len() + value_bytes) as i64), bucket, long_chains: 0 })
+    }
+
+    /// Removes the record at `location` of a pair whose extent another record refers to now.
+    pub(crate) fn remove_record(&mut self, key: HashedKey<'_>, location: PairLocation) -> Result<Delta> {
+        let (_, value_bytes) = self.value_at(location)?;
+        let bucket = -(self.take_out(location)? as i64);
         Ok(Delta { pairs: -1, payload: -((key.bytes.len() + value_bytes) as i64), bucket, long_chains: 0 })
     }
 

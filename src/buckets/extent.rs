@@ -14,9 +14,13 @@ use crate::little_endian::{u32_at, u64_at};
 use crate::pager::pool::refuse_to_wait_with_values;
 use crate::pager::words::Bytes;
 use crate::pager::{FRAME_UNITS, StoredValue};
+use std::ops::Range;
 
 /// Bytes of a reference to an extent.
 pub(crate) const EXTENT_BYTES: usize = 20;
+
+/// Bytes that are copied together: they stay in the processor's cache.
+const PART_BYTES: usize = 1 << 16;
 
 /// Reference to an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +48,11 @@ impl Extent {
     /// The form of a record that refers to this extent.
     pub(super) fn form(&self) -> u8 {
         if self.key_bytes > 0 { PAIR_IN_EXTENT } else { VALUE_IN_EXTENT }
+    }
+
+    /// Whether the record has the key.
+    pub(crate) fn is_without_key(&self) -> bool {
+        self.key_bytes == 0
     }
 
     pub(super) fn content_bytes(&self) -> u64 {
@@ -114,13 +123,50 @@ impl Buckets {
         Ok(extent)
     }
 
+    /// A new extent for a value of `len` bytes, which `read` appends to its buffer range by range, with the key if its
+    /// record does not keep it. Returns `None` if the pair fits in a page, or if `read` appends another number of bytes.
+    pub(crate) fn extent_of_parts(
+        &self,
+        key: &[u8],
+        len: usize,
+        mut read: impl FnMut(Range<usize>, &mut Vec<u8>) -> Result<()>,
+    ) -> Result<Option<Extent>> {
+        if self.fits_inline(key, len) {
+            return Ok(None);
+        }
+        let key = if self.keeps_key(key) { b"" } else { key };
+        let capacity = self.units_for((key.len() + len) as u64);
+        let (key_bytes, value_bytes) = (key.len() as u32, len as u32); // lengths are checked on entry
+        let extent = Extent { unit: self.pager.allocate_extent(capacity)?, capacity, key_bytes, value_bytes };
+        let mut fill = || {
+            self.write_extent(&extent, 0, key)?;
+            let (mut at, mut part) = (0, Vec::new());
+            while at < len {
+                let range = at..len.min(at + PART_BYTES);
+                part.clear();
+                read(range.clone(), &mut part)?;
+                if part.len() != range.len() {
+                    return Ok(None);
+                }
+                self.write_extent(&extent, (key.len() + at) as u64, &part)?;
+                at = range.end;
+            }
+            Ok(Some(extent))
+        };
+        let filled = fill();
+        if !matches!(filled, Ok(Some(_))) {
+            self.free_extent(&extent);
+        }
+        filled
+    }
+
     /// Writes `value` through to a new extent of the file, with the key if its record does not keep it. Returns `None`
     /// if that is not allowed now, or if the pair fits in a page.
     pub(crate) fn write_through(&self, key: &[u8], value: &[u8]) -> Result<Option<(Extent, StoredValue)>> {
         if self.fits_inline(key, value.len()) {
             return Ok(None);
         }
-        let key = if key.len() > self.limits.key_inline_max { key } else { b"" };
+        let key = if self.keeps_key(key) { b"" } else { key };
         let content_bytes = (key.len() + value.len()) as u64;
         let capacity = self.units_for(content_bytes);
         let Some(room) = self.pager.values().allocate_through(capacity, content_bytes)? else { return Ok(None) };
@@ -256,11 +302,10 @@ impl Buckets {
 
     /// Copies the content of one extent to another, in parts: only one frame is latched at any moment.
     pub(super) fn copy_extent(&self, from: &Extent, to: &Extent) -> Result<()> {
-        const PART_BYTES: u64 = 1 << 16;
         let mut part = Vec::new();
         let mut at = 0;
         while at < from.content_bytes() {
-            let len = PART_BYTES.min(from.content_bytes() - at);
+            let len = (PART_BYTES as u64).min(from.content_bytes() - at);
             part.clear();
             self.read_extent(from, at, len, |bytes| {
                 part.extend_from_slice(bytes);

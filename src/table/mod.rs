@@ -24,6 +24,7 @@ mod follower;
 mod gate;
 mod handle;
 mod iterate;
+mod long_values;
 mod many;
 mod open;
 mod options;

@@ -433,6 +433,8 @@ const METHODS: &[(&str, InChild, Call)] = &[
         t.return_free_memory();
         Some(Answers)
     }),
+    ("Table::move_value", Refuses, |t, _| outcome(t.move_value(b"a", b"b"))),
+    ("Table::put_parts", Refuses, |t, _| outcome(t.put_parts(b"a", 100_000, |_, _| Ok(())))),
     ("Table::merge_slack", Refuses, |t, _| outcome(t.merge_slack(1))),
     ("Table::usage", Answers, |t, _| (t.usage().used_bytes > 0).then_some(Answers)),
     ("Table::contains", Refuses, |t, _| outcome(t.contains(b"k"))),

@@ -82,3 +82,61 @@ fn a_lifetime_of_a_long_value_in_memory_changes_without_a_copy_of_the_value() {
         assert_eq!(run(&mut session, &[b"TTL", name]).0, b":-1\r\n");
     }
 }
+
+#[test]
+fn a_long_value_in_memory_gets_another_key_and_is_copied_without_a_copy_in_between() {
+    const LEN: usize = 8 << 20;
+    let _alone = ALONE.lock();
+    let mut session = session(SpaceOptions::default());
+    for (name, first) in [(b"set".as_slice(), b'x'), (b"grown", b'x'), (b"head", 0xFF)] {
+        let value = vec![first; LEN];
+        run(&mut session, &[b"FLUSHALL"]);
+        if name == b"grown" {
+            value.chunks(LEN / 8192).for_each(|part| drop(run(&mut session, &[b"APPEND", name, part])));
+        } else {
+            run(&mut session, &[b"SET", name, &value]);
+        }
+        for number in 0..2000u32 {
+            run(&mut session, &[b"RPUSH", b"list", &number.to_be_bytes()]);
+        }
+        run(&mut session, &[b"SET", b"short", b"1", b"EX", b"100"]);
+        let commands: [(&[&[u8]], &[u8]); 24] = [
+            (&[b"PEXPIREAT", name, b"4000000000000"], b":1\r\n"),
+            (&[b"RENAME", name, b"a"], b"+OK\r\n"),
+            (&[b"EXISTS", name], b":0\r\n"),
+            (&[b"RENAME", name, b"a"], b"-ERR no such key\r\n"),
+            (&[b"RENAME", b"a", b"list"], b"+OK\r\n"), // over a large collection
+            (&[b"PEXPIRETIME", b"list"], b":4000000000000\r\n"),
+            (&[b"RENAMENX", b"list", b"short"], b":0\r\n"),
+            (&[b"RENAMENX", b"list", b"b"], b":1\r\n"),
+            (&[b"COPY", b"b", b"c"], b":1\r\n"),
+            (&[b"COPY", b"b", b"c"], b":0\r\n"),
+            (&[b"PERSIST", b"c"], b":1\r\n"),
+            (&[b"COPY", b"c", b"b", b"REPLACE"], b":1\r\n"),
+            (&[b"PTTL", b"b"], b":-1\r\n"),
+            (&[b"RENAME", b"b", b"short"], b"+OK\r\n"),
+            (&[b"PTTL", b"short"], b":-1\r\n"),
+            (&[b"COPY", b"short", b"short", b"DB", b"1"], b":1\r\n"),
+            (&[b"PEXPIREAT", b"short", b"4000000000000"], b":1\r\n"),
+            (&[b"MOVE", b"short", b"1"], b":0\r\n"),
+            (&[b"MOVE", b"short", b"2"], b":1\r\n"),
+            (&[b"SELECT", b"2"], b"+OK\r\n"),
+            (&[b"PEXPIRETIME", b"short"], b":4000000000000\r\n"),
+            (&[b"SELECT", b"0"], b"+OK\r\n"),
+            (&[b"STRLEN", b"c"], b":8388608\r\n"),
+            (&[b"DBSIZE"], b":1\r\n"),
+        ];
+        for (words, expected) in commands {
+            let (reply, bytes) = run(&mut session, words);
+            let shown: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word)).collect();
+            assert_eq!(String::from_utf8_lossy(&reply), String::from_utf8_lossy(expected), "{shown:?}");
+            assert!(bytes < LEN / 16, "{bytes} bytes for {shown:?}");
+        }
+        for (database, key) in [(b"0", b"c".as_slice()), (b"1", b"short"), (b"2", b"short")] {
+            run(&mut session, &[b"SELECT", database]);
+            let reply = run(&mut session, &[b"GET", key]).0;
+            assert!(reply.strip_prefix(b"$8388608\r\n") == Some(&[&value, b"\r\n".as_slice()].concat()));
+        }
+        run(&mut session, &[b"SELECT", b"0"]);
+    }
+}

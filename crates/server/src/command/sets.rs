@@ -200,11 +200,15 @@ fn combine<'a, P: Pairs>(
     }
     if operation == Operation::Union {
         let mut seen = HashSet::new();
-        for set in sets.iter().flatten() {
-            let mut goes_on = true;
+        let mut sets = sets.iter().flatten().peekable();
+        while let Some(set) = sets.next() {
+            // Within a set all members differ.
+            let (mut goes_on, is_last) = (true, sets.peek().is_none());
             set.for_each(pairs, |member, _| {
                 if !seen.contains(member) {
-                    seen.insert(member.to_vec());
+                    if !is_last {
+                        seen.insert(member.to_vec());
+                    }
                     goes_on = take(member);
                 }
                 goes_on
@@ -265,11 +269,13 @@ pub(crate) fn operate(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, operatio
 
 /// SINTERSTORE, SUNIONSTORE, SDIFFSTORE destination key ...
 pub(crate) fn store(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, operation: Operation) -> Outcome {
-    let mut members: Vec<Vec<u8>> = Vec::new();
+    let (mut bytes, mut ends) = (Vec::new(), vec![0]);
     combine(alone, call.database, call.args.from(2), operation, |member| {
-        members.push(member.to_vec());
+        bytes.extend_from_slice(member);
+        ends.push(bytes.len());
         true
     })?;
+    let members: Vec<&[u8]> = ends.windows(2).map(|ends| &bytes[ends[0]..ends[1]]).collect();
     alone.remove(call.database, call.args.at(1))?;
     let mut set = open_mut(alone, call)?;
     set.fill(&members)?;

@@ -387,11 +387,25 @@ impl<'k> Exclusive<'k> {
         }
     }
 
-    /// Gives a key that is present another name. O(1), but for the bytes of a string.
+    /// Gives a key that is present another name. O(1), but for the bytes of a string over a file.
     ///
     /// # Errors
     /// Those of [`Table::put`].
     pub(crate) fn rename(&mut self, database: usize, from: &[u8], to: &[u8]) -> Result<()> {
+        if let Some(known) = self.long_string_in_memory(database, from)? {
+            return self.replacing(database, to, |this| {
+                [from, to].iter().for_each(|key| this.string_changed(database, key));
+                this.database(database).note_lifetime(known.attributes);
+                if !this.table(database)?.move_value(from, to)? {
+                    let mut stored = Vec::new();
+                    this.read(database, from, &mut stored)?;
+                    this.stage(database, from, None)?;
+                    this.stage(database, to, Some(&stored))?;
+                }
+                this.space.memory.note_writes(this.space, &[(to, b"")], &this.clock);
+                Ok(())
+            });
+        }
         let mut value = Vec::new();
         let Some(attributes) = self.get_any(database, from, &mut value)? else { return Ok(()) };
         self.replacing(database, to, |this| {
@@ -405,6 +419,9 @@ impl<'k> Exclusive<'k> {
     /// # Errors
     /// Those of [`Table::put`].
     pub(crate) fn copy(&mut self, from: (usize, &[u8]), to: (usize, &[u8])) -> Result<()> {
+        if let Some(known) = self.long_string_in_memory(from.0, from.1)? {
+            return self.replacing(to.0, to.1, |this| this.copy_long_string(known, from, to));
+        }
         let mut value = Vec::new();
         let Some(attributes) = self.get_any(from.0, from.1, &mut value)? else { return Ok(()) };
         if let Some((id, numbers)) = segments_of(attributes.kind, &value)? {
@@ -419,6 +436,40 @@ impl<'k> Exclusive<'k> {
             set_id(attributes.kind, &mut value, new_id);
         }
         self.replacing(to.0, to.1, |this| this.put_collection(to.0, to.1, Some((attributes, &value))))
+    }
+
+    /// What is known about a string in memory that is too long to be copied as a whole without need.
+    fn long_string_in_memory(&mut self, database: usize, key: &[u8]) -> Result<Option<Known>> {
+        self.space.refuse_dictionary()?;
+        if self.space.in_file() {
+            return Ok(None);
+        }
+        let is_long = |known: &Known| known.attributes.kind == Kind::String && known.len > SHORT_VALUE_BYTES;
+        Ok(self.known_now(database, key)?.filter(is_long))
+    }
+
+    fn copy_long_string(&mut self, known: Known, from: (usize, &[u8]), to: (usize, &[u8])) -> Result<()> {
+        self.string_changed(to.0, to.1);
+        if known.head_bytes > 0 {
+            self.begin_heads(to.0)?;
+            self.database(to.0).note_lifetime(known.attributes);
+        }
+        let (source, target) = (self.table(from.0)?, self.table(to.0)?);
+        let stored_len = known.head_bytes + known.len;
+        let read = |range, part: &mut Vec<u8>| source.get_part(from.1, |_| range, part).map(drop);
+        if !target.put_parts(to.1, stored_len, read)? {
+            let mut stored = Vec::new();
+            self.read(from.0, from.1, &mut stored)?;
+            target.put(to.1, &stored)?;
+        }
+        self.space.memory.note_writes(self.space, &[(to.1, b"")], &self.clock);
+        self.space.memory.note_bytes(self.space, stored_len);
+        Ok(())
+    }
+
+    fn string_changed(&mut self, database: usize, key: &[u8]) {
+        self.changed(database, key);
+        self.note_wanted(database, key);
     }
 
     /// Makes a change that replaces or removes the value of `key`: with it, as one change, the segments that the value

@@ -582,23 +582,23 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     ///
     /// # Errors
     /// Returns the errors of [`splitpoint::Table::put`].
-    pub(crate) fn fill(&mut self, members: &[Vec<u8>]) -> Result<()> {
+    pub(crate) fn fill(&mut self, members: &[impl AsRef<[u8]>]) -> Result<()> {
         let mut run = Vec::new();
         let mut rest = members.iter();
         while run.len() <= SMALL_BYTES
             && let Some(member) = rest.next()
         {
-            elements::push(&mut run, member);
+            elements::push(&mut run, member.as_ref());
         }
         self.changed |= !members.is_empty();
-        if members.len() as u64 > PACKED_FIELDS || !members.iter().all(|member| is_integer(member)) {
+        if members.len() as u64 > PACKED_FIELDS || !members.iter().all(|member| is_integer(member.as_ref())) {
             self.fields.flags |= UNPACKED;
         }
         self.fields.form = if run.len() <= SMALL_BYTES {
             Form::Small(run)
         } else {
             Form::Large(Large::build(self.alone, (self.fields.database, Layout::Names), |add| {
-                members.iter().for_each(|name| add(NewField { name, value: b"", expires_at_ms: 0 }));
+                members.iter().for_each(|name| add(NewField { name: name.as_ref(), value: b"", expires_at_ms: 0 }));
                 Ok(())
             })?)
         };

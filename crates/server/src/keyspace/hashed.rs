@@ -389,6 +389,46 @@ impl LargeFields {
         Ok(true)
     }
 
+    /// Removes fields, all different, in a layout without lifetimes. Returns how many were there. Reads and writes each
+    /// segment once.
+    ///
+    /// # Errors
+    /// Returns the errors of [`splitpoint::Table::put`].
+    pub(super) fn remove_many(
+        &mut self,
+        alone: &mut dyn PairsMut,
+        (database, layout): (usize, Layout),
+        names: &[Vec<u8>],
+    ) -> Result<u64> {
+        let mut places: Vec<_> = names.iter().map(|name| (self.segment(self.hash(name)), name.as_slice())).collect();
+        places.sort_unstable();
+        let (mut run, mut kept, mut removed) = (Vec::new(), Vec::new(), 0);
+        for group in places.chunk_by(|one, other| one.0 == other.0) {
+            let number = group[0].0;
+            alone.segment(database, self.id, number, &mut run)?;
+            kept.clear();
+            for_fields(&run, layout, |name, value, expires_at_ms| {
+                if group.binary_search_by(|(_, other)| (*other).cmp(name)).is_ok() {
+                    removed += 1;
+                } else {
+                    push(&mut kept, layout, NewField { name, value, expires_at_ms });
+                }
+            })?;
+            if kept.len() < run.len() {
+                let left = Some(kept.as_slice()).filter(|run| !run.is_empty());
+                alone.put_segment(database, (self.id, number), true, left)?;
+                self.bytes = self.bytes.saturating_sub((run.len() - kept.len()) as u64);
+            }
+        }
+        self.count = self.count.saturating_sub(removed);
+        let mut segments = 0;
+        while segments != self.segments {
+            segments = self.segments;
+            self.shrink(alone, database)?;
+        }
+        Ok(removed)
+    }
+
     /// Splits some segments if there should be more.
     fn grow(&mut self, alone: &mut dyn PairsMut, database: usize, layout: Layout) -> Result<()> {
         for _ in 0..SPLITS_MAX {

@@ -450,16 +450,13 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
                 run.drain(bytes);
             }
             Form::Large(large) => {
-                let mut left = count;
+                let (mut left, mut members) = (count, Vec::new());
                 while left > 0 {
-                    let mut members = Vec::new();
                     let mut tree = editor(self.alone, database, large, &mut self.loaded);
                     left -= tree.remove_from(range.start, left, |(_, member)| members.push(member.to_vec()))?;
-                    for member in &members {
-                        if !large.scores.remove(self.alone, (database, LAYOUT), member)? {
-                            return Err(damaged("an element has no score"));
-                        }
-                    }
+                }
+                if large.scores.remove_many(self.alone, (database, LAYOUT), &members)? != count {
+                    return Err(damaged("an element has no score"));
                 }
             }
         }
@@ -615,6 +612,31 @@ mod tests {
     fn add(set: &mut SortedSetMut<'_, '_>, member: &[u8], score: f64) {
         let before = set.score(member).unwrap();
         set.put(member, before, score).unwrap();
+    }
+
+    #[test]
+    fn a_range_that_is_removed_changes_each_segment_once() {
+        for (space, _folder) in collection_spaces() {
+            let mut alone = space.close(Patience::MayWait).unwrap();
+            let model: Vec<Element> =
+                (0..20_000).map(|number| (format!("member {number}").into_bytes(), f64::from(number))).collect();
+            alone.begin();
+            let mut set = SortedSetMut::open(&mut alone, 0, b"set").unwrap();
+            set.fill(&model).unwrap();
+            set.finish().unwrap();
+            alone.commit().unwrap();
+            let changes = || -> u64 {
+                space.tables().map(|table| table.counters()).map(|counters| counters.puts + counters.removals).sum()
+            };
+            let before = changes();
+            alone.begin();
+            let mut set = SortedSetMut::open(&mut alone, 0, b"set").unwrap();
+            assert_eq!(set.remove_range(300..19_700).unwrap(), 19_400);
+            set.finish().unwrap();
+            alone.commit().unwrap();
+            assert!(changes() - before < 19_400 / 4, "{} changes", changes() - before);
+            assert!(checked(&mut alone, b"set") == [&model[..300], &model[19_700..]].concat());
+        }
     }
 
     #[test]
