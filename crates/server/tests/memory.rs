@@ -91,6 +91,7 @@ fn a_long_value_in_memory_gets_another_key_and_is_copied_without_a_copy_in_betwe
     for (name, first) in [(b"set".as_slice(), b'x'), (b"grown", b'x'), (b"head", 0xFF)] {
         let value = vec![first; LEN];
         run(&mut session, &[b"FLUSHALL"]);
+        run(&mut session, &[b"SET", b"short", b"1", b"EX", b"100"]);
         if name == b"grown" {
             value.chunks(LEN / 8192).for_each(|part| drop(run(&mut session, &[b"APPEND", name, part])));
         } else {
@@ -99,7 +100,6 @@ fn a_long_value_in_memory_gets_another_key_and_is_copied_without_a_copy_in_betwe
         for number in 0..2000u32 {
             run(&mut session, &[b"RPUSH", b"list", &number.to_be_bytes()]);
         }
-        run(&mut session, &[b"SET", b"short", b"1", b"EX", b"100"]);
         let commands: [(&[&[u8]], &[u8]); 24] = [
             (&[b"PEXPIREAT", name, b"4000000000000"], b":1\r\n"),
             (&[b"RENAME", name, b"a"], b"+OK\r\n"),

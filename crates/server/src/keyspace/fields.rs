@@ -560,7 +560,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
         let field = NewField { name, value, expires_at_ms };
         let put = match &mut self.fields.form {
             Form::Small(run) => put_in(run, layout, field, replace)?,
-            Form::Large(large) => large.put(self.alone, (database, layout), field, replace)?,
+            Form::Large(large) => large.put(self.alone, (database, layout), field, replace, None)?,
         };
         let Some(is_new) = put else { return Ok(false) };
         self.changed = true;

@@ -236,6 +236,13 @@ pub(super) fn put_in(run: &mut Vec<u8>, layout: Layout, field: NewField<'_>, rep
     })
 }
 
+/// A segment as it is stored.
+pub(super) struct ReadSegment {
+    number: u64,
+    pub(super) run: Vec<u8>,
+    is_there: bool,
+}
+
 impl LargeFields {
     fn hash(&self, field: &[u8]) -> u64 {
         HashKind::Sip13.hash(field, self.seed)
@@ -342,8 +349,18 @@ impl LargeFields {
         Ok(if place >= END { 0 } else { place })
     }
 
+    /// Reads the segment of a field.
+    ///
+    /// # Errors
+    /// Those of [`splitpoint::Table::get`].
+    pub(super) fn read(&self, pairs: &mut dyn PairsMut, database: usize, field: &[u8]) -> Result<ReadSegment> {
+        let (number, mut run) = (self.segment(self.hash(field)), Vec::new());
+        let is_there = pairs.segment(database, self.id, number, &mut run)?;
+        Ok(ReadSegment { number, run, is_there })
+    }
+
     /// Sets a field, unless it is present and `replace` is false. Returns whether it is new; `None` if nothing changed.
-    /// In a layout with lifetimes, no field counts as expired.
+    /// In a layout with lifetimes, no field counts as expired. `read`: the segment of a field, if it was just read.
     ///
     /// # Errors
     /// Returns the errors of [`splitpoint::Table::put`].
@@ -353,13 +370,16 @@ impl LargeFields {
         (database, layout): (usize, Layout),
         field: NewField<'_>,
         replace: bool,
+        read: Option<ReadSegment>,
     ) -> Result<Option<bool>> {
         let number = self.segment(self.hash(field.name));
-        let mut run = Vec::new();
-        let was_there = alone.segment(database, self.id, number, &mut run)?;
+        let ReadSegment { mut run, is_there, .. } = match read.filter(|read| read.number == number) {
+            Some(read) => read,
+            None => self.read(alone, database, field.name)?,
+        };
         let before = run.len() as u64;
         let Some(is_new) = put_in(&mut run, layout, field, replace)? else { return Ok(None) };
-        alone.put_segment(database, (self.id, number), was_there, Some(&run))?;
+        alone.put_segment(database, (self.id, number), is_there, Some(&run))?;
         self.bytes = (self.bytes + run.len() as u64).saturating_sub(before);
         self.count += u64::from(is_new);
         self.grow(alone, database, layout)?;

@@ -11,7 +11,7 @@
 //! All bytes here are on disk.
 
 use super::fields::below;
-use super::hashed::{Layout, NewField, SMALL_AGAIN_BYTES, push};
+use super::hashed::{self, Layout, NewField, ReadSegment, SMALL_AGAIN_BYTES, push};
 use super::pairs::{Pairs, PairsMut};
 use super::shape::{LARGE, LargeFields, LargeSorted, Tree, damaged};
 use super::tree::{Editor, Entries, Entry, Key, Loaded, NoEntry, Place, order};
@@ -268,6 +268,8 @@ pub(crate) struct SortedSetMut<'e, 'k> {
     was_present: bool,
     changed: bool,
     loaded: Loaded,
+    /// What [`score`](Self::score) has read, for the change that follows.
+    scored: Option<ReadSegment>,
 }
 
 /// The bytes of an element in a small set.
@@ -298,6 +300,7 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
             was_present: found.is_some(),
             changed: false,
             loaded: Loaded::default(),
+            scored: None,
         })
     }
 
@@ -311,7 +314,12 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
     /// # Errors
     /// Those of [`splitpoint::Table::get`].
     pub(crate) fn score(&mut self, member: &[u8]) -> Result<Option<f64>> {
-        self.set.score(self.alone, member)
+        let Form::Large(large) = &self.set.form else { return self.set.score(self.alone, member) };
+        let read = large.scores.read(self.alone, self.set.database, member)?;
+        let found = hashed::find(&read.run, LAYOUT, member)?;
+        let score = found.map(|found| score_of(&read.run[found.value])).transpose();
+        self.scored = Some(read);
+        score
     }
 
     /// The set as it is now, to be read with the entry that is returned.
@@ -336,6 +344,7 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
     /// Those of [`splitpoint::Table::put`]; [`splitpoint::ErrorKind::Corrupt`].
     pub(crate) fn put(&mut self, member: &[u8], before: Option<f64>, score: f64) -> Result<()> {
         self.changed = true;
+        let scored = self.scored.take();
         let is_full = || before.is_none() && self.set.len() >= PACKED_MEMBERS;
         if self.set.flags & UNPACKED == 0 && (member.len() > PACKED_MEMBER_BYTES || is_full()) {
             self.set.flags |= UNPACKED;
@@ -364,7 +373,8 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
                     tree.remove((before, member))?;
                 }
                 tree.insert((score, member))?;
-                large.scores.put(self.alone, (database, LAYOUT), score_field(member, &score.to_le_bytes()), true)?;
+                let bytes = score.to_le_bytes();
+                large.scores.put(self.alone, (database, LAYOUT), score_field(member, &bytes), true, scored)?;
             }
         }
         self.enlarge()
@@ -420,6 +430,7 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
                 }
             },
         };
+        self.scored = None;
         self.changed |= is_there;
         Ok(is_there)
     }
@@ -434,7 +445,7 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
             return Ok(0);
         }
         let count = range.end - range.start;
-        self.changed = true;
+        (self.changed, self.scored) = (true, None);
         if count == self.len() {
             self.clear()?;
             return Ok(count);
@@ -469,6 +480,7 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
     /// Those of [`splitpoint::Table::put`].
     pub(crate) fn clear(&mut self) -> Result<()> {
         self.store()?;
+        self.scored = None;
         if let Form::Large(large) = &self.set.form {
             self.alone.release(self.set.database, large.scores.id, large.segments())?;
         }
