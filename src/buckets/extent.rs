@@ -124,7 +124,8 @@ impl Buckets {
     }
 
     /// A new extent for a value of `len` bytes, which `read` appends to its buffer range by range, with the key if its
-    /// record does not keep it. Returns `None` if the pair fits in a page, or if `read` appends another number of bytes.
+    /// record does not keep it. Returns `None` if the pair fits in a page, or if `read` appends another number of
+    /// bytes.
     pub(crate) fn extent_of_parts(
         &self,
         key: &[u8],

@@ -1,12 +1,12 @@
-//! Long values of a table in memory: another key for one, or a new one that comes in parts, without a copy of the whole.
+//! Long values of a table in memory get another key, or come in parts, without a copy of the whole.
 //!
 //! ```text
 //! move_value   the record of the new key refers to the extent -> the record of the old key is removed
 //! put_parts    a new extent <- part, part, part -> the record of the key refers to it
 //! ```
 //!
-//! Not for tables in a file, whose log has whole values, nor for values in pages, which are short: both functions return
-//! `false` and change nothing, and the caller reads and stores the value.
+//! Not for tables in a file, whose log has whole values, nor for values in pages, which are short: both functions
+//! return `false` and change nothing, and the caller reads and stores the value.
 
 use super::handle::Table;
 use super::wal_record::WalRecord;
@@ -58,8 +58,8 @@ impl Table {
         Ok(edited.map_or(Delta::default(), |(delta, _)| delta))
     }
 
-    /// Stores under `key` a value of `len` bytes, which `read` appends to its buffer range by range. Returns `false`, with
-    /// nothing changed, if the value has to be stored as a whole, or if `read` appended another number of bytes.
+    /// Stores under `key` a value of `len` bytes, which `read` appends to its buffer range by range. Returns `false`,
+    /// with nothing changed, if the value has to be stored as a whole, or if `read` appended another number of bytes.
     ///
     /// # Errors
     /// The errors of [`put`](Self::put); those of `read`.
