@@ -67,16 +67,15 @@ fn by_library(before: u32, bytes: &[u8]) -> u32 {
 #[target_feature(enable = "sse4.2")]
 fn by_instruction(before: u32, bytes: &[u8]) -> u32 {
     use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u32, _mm_crc32_u64};
-    let (words, rest) = bytes.as_chunks();
-    let mut wide = u64::from(!before);
-    for word in words {
-        wide = _mm_crc32_u64(wide, u64::from_le_bytes(*word));
+    let (mut wide, mut rest) = (u64::from(!before), bytes);
+    // Each step waits for the one before, so a loop over many words at a time would only take more instructions.
+    while let Some((word, after)) = rest.split_first_chunk() {
+        (wide, rest) = (_mm_crc32_u64(wide, u64::from_le_bytes(*word)), after);
     }
     // The instruction leaves the upper half zero.
     let mut sum = wide as u32;
-    let (half, rest) = rest.as_chunks();
-    for half in half {
-        sum = _mm_crc32_u32(sum, u32::from_le_bytes(*half));
+    if let Some((half, after)) = rest.split_first_chunk() {
+        (sum, rest) = (_mm_crc32_u32(sum, u32::from_le_bytes(*half)), after);
     }
     for byte in rest {
         sum = _mm_crc32_u8(sum, *byte);

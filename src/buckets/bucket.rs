@@ -138,7 +138,7 @@ impl Buckets {
     }
 
     /// Whether the overflow pages of a bucket may have a key of this tag. The primary page has none.
-    #[inline]
+    #[inline(always)]
     pub(super) fn may_be_behind(&self, primary: &[u8], tag: u16) -> bool {
         let bits = page::filter_bits(tag);
         page::next(primary) != 0 && page::filter(primary) & bits == bits
@@ -666,44 +666,60 @@ impl Bucket<'_> {
         let bytes = (record.bytes() + page::SLOT_BYTES) as i64;
         let inserted = page::insert(&mut self.page_mut(), tag, record).map_err(|d| buckets.damaged(d))?;
         let Record { form, key, value } = record;
-        let long_chains = if inserted { 0 } else { i64::from(self.for_call().add_behind(tag, form, key, value)?) };
+        let long_chains = if inserted { 0 } else { self.for_call().add_behind(tag, form, key, value)? };
         Ok(Delta { bucket: bytes, long_chains, ..Delta::default() })
     }
 
-    /// Adds a record to an overflow page, since the primary page is full. Returns true if that took a second overflow
-    /// page.
+    /// Adds a record to an overflow page, since the primary page is full. Returns 1 if that took a second overflow
+    /// page, else 0.
     #[inline(never)]
-    fn add_behind(&mut self, tag: u16, form: u8, key: &[u8], value: &[u8]) -> Result<bool> {
-        let (buckets, record) = (self.buckets, Record { form, key, value });
-        let mut long_chain = false;
-        match buckets.parse_overflow(page::next(self.page()))? {
-            None => {
-                let new = self.new_overflow(None, 0, tag, record)?;
-                page::set_next(&mut self.page_mut(), new.to_bits());
-            }
+    fn add_behind(&mut self, tag: u16, form: u8, key: &[u8], value: &[u8]) -> Result<i64> {
+        let buckets = self.buckets;
+        let long_chains = match buckets.parse_overflow(page::next(self.page()))? {
+            None => self.add_to_new(tag, form, key, value)?,
             Some(overflow) => {
                 let mut page = buckets.write_overflow_here(overflow)?;
-                if !page::insert(&mut page.bytes_mut(), tag, record).map_err(|d| buckets.damaged(d))? {
-                    let old = page.to_vec();
-                    drop(page);
-                    long_chain = !self.replace_head(overflow, &old, tag, record)?;
+                let record = Record { form, key, value };
+                if page::insert(&mut page.bytes_mut(), tag, record).map_err(|d| buckets.damaged(d))? {
+                    0
+                } else {
+                    self.replace_head(overflow, page, tag, form, key, value)?
                 }
             }
-        }
+        };
         let filter = page::filter(self.page()) | page::filter_bits(tag);
         page::set_filter(&mut self.page_mut(), filter);
         buckets.note_expected(self.number, self.page());
-        Ok(long_chain)
+        Ok(long_chains)
     }
 
-    /// Replaces the first overflow page by a larger one and returns true. If that would not fit a frame, adds a new
-    /// page before it and returns false.
-    fn replace_head(&mut self, overflow: OverflowPage, old: &[u8], tag: u16, record: Record<'_>) -> Result<bool> {
-        let buckets = self.buckets;
-        let needed = page::HEADER_BYTES + page::used_bytes(old) + record.bytes() + page::SLOT_BYTES;
+    /// Adds a record to a new overflow page, the only one.
+    #[inline(never)]
+    fn add_to_new(&mut self, tag: u16, form: u8, key: &[u8], value: &[u8]) -> Result<i64> {
+        let new = self.new_overflow(None, 0, tag, Record { form, key, value })?;
+        page::set_next(&mut self.page_mut(), new.to_bits());
+        Ok(0)
+    }
+
+    /// Replaces the first overflow page, which is full, by a larger one with one more record, and returns 0. If that
+    /// would not fit a frame, adds a new page before it and returns 1.
+    #[inline(never)]
+    fn replace_head(
+        &mut self,
+        overflow: OverflowPage,
+        full: PartGuard<'_>,
+        tag: u16,
+        form: u8,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<i64> {
+        let (buckets, record) = (self.buckets, Record { form, key, value });
+        let old = full.to_vec();
+        drop(full);
+        let needed = page::HEADER_BYTES + page::used_bytes(&old) + record.bytes() + page::SLOT_BYTES;
         let grows = needed <= buckets.pager.frame_bytes();
         let new = if grows {
-            self.new_overflow(Some(old), page::next(old), tag, record)?
+            self.new_overflow(Some(&old), page::next(&old), tag, record)?
         } else {
             self.new_overflow(None, overflow.to_bits(), tag, record)?
         };
@@ -711,6 +727,6 @@ impl Bucket<'_> {
         if grows {
             self.free_overflow(overflow);
         }
-        Ok(grows)
+        Ok(i64::from(!grows))
     }
 }

@@ -36,21 +36,20 @@ impl<'p> Builder<'p> {
     /// Adds the records whose bits are set in `which`, as long as they fit. Each has `bytes` bytes, see `same_bytes`.
     /// Returns the bits of those that did not fit.
     #[inline]
-    pub fn add_same(&mut self, page: &[u8], slots: &[Slot], end: usize, bytes: usize, which: u64) -> u64 {
+    pub fn add_same(&mut self, page: &[u8], slots: &[Slot], bytes: usize, which: u64) -> u64 {
         // One loop for each kind of copy, without a branch in it.
         match bytes {
-            16..=32 => self.add_same_by(page, slots, end, bytes, which, |from, to| _ = copy_ends::<16>(from, to)),
-            8..=15 => self.add_same_by(page, slots, end, bytes, which, |from, to| _ = copy_ends::<8>(from, to)),
-            _ => self.add_same_by(page, slots, end, bytes, which, |from, to| to.copy_from_slice(from)),
+            16..=32 => self.add_same_by(page, slots, bytes, which, |from, to| _ = copy_ends::<16>(from, to)),
+            8..=15 => self.add_same_by(page, slots, bytes, which, |from, to| _ = copy_ends::<8>(from, to)),
+            _ => self.add_same_by(page, slots, bytes, which, |from, to| to.copy_from_slice(from)),
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn add_same_by(
         &mut self,
         page: &[u8],
         slots: &[Slot],
-        end: usize,
         bytes: usize,
         mut which: u64,
         copy: impl Fn(&[u8], &mut [u8]),
@@ -65,9 +64,10 @@ impl<'p> Builder<'p> {
         for (new_slot, new_record) in new_slots.iter_mut().zip(new_records) {
             let index = which.trailing_zeros() as usize;
             which &= which - 1;
-            copy(&page[end - (index + 1) * bytes..][..bytes], new_record);
+            let (tag, from) = tag_and_offset(slots[index]);
+            copy(&page[from..from + bytes], new_record);
             offset -= bytes;
-            *new_slot = (u32::from(tag_and_offset(slots[index]).0) | (offset as u32) << 16).to_le_bytes();
+            *new_slot = (u32::from(tag) | (offset as u32) << 16).to_le_bytes();
         }
         self.slots_end += count * SLOT_BYTES;
         which
@@ -95,15 +95,19 @@ pub fn same_bytes(page: &[u8], slots: &[Slot], end: usize) -> usize {
     if u16::from_le_bytes(*lengths) & 0x8080 != 0 {
         return 0;
     }
-    let Some(first) = end.checked_sub(slots.len() * raw.len()) else { return 0 };
-    let mut expected = end;
-    for (&slot, record) in slots.iter().zip(page[first..end].rchunks_exact(raw.len())) {
-        expected = expected.wrapping_sub(raw.len()); // not below `first`
-        if tag_and_offset(slot).1 != expected || record.first_chunk() != Some(lengths) {
-            return 0;
-        }
+    let bytes = raw.len();
+    let Some(first) = end.checked_sub(slots.len() * bytes) else { return 0 };
+    // Two loops without an end before the last slot: the first one compares four slots at a time.
+    let (mut differ, mut expected) = (0, end as u32);
+    for &slot in slots {
+        expected = expected.wrapping_sub(bytes as u32); // not below `first`
+        differ |= u32::from_le_bytes(slot) >> 16 ^ expected;
     }
-    raw.len()
+    let lengths = u16::from_le_bytes(*lengths);
+    for record in page[first..end].chunks_exact(bytes) {
+        differ |= u32::from(u16::from_le_bytes([record[0], record[1]]) ^ lengths);
+    }
+    if differ == 0 { bytes } else { 0 }
 }
 
 /// Copies `from` to `to`, of the same length. Most records have 8 to 64 bytes, which are copied without a call.
@@ -117,11 +121,11 @@ pub fn copy_record(from: &[u8], to: &mut [u8]) {
 /// Copies the first and the last `N` bytes. Returns false, with nothing copied, if these do not cover the record.
 #[inline]
 fn copy_ends<const N: usize>(from: &[u8], to: &mut [u8]) -> bool {
-    let (Some(&first), Some(&last), true) = (from.first_chunk::<N>(), from.last_chunk::<N>(), to.len() <= 2 * N) else {
+    let len = from.len();
+    if !(N..=2 * N).contains(&len) || to.len() != len {
         return false;
-    };
-    let len = to.len();
-    to[..N].copy_from_slice(&first);
-    to[len - N..].copy_from_slice(&last);
+    }
+    to[..N].copy_from_slice(&from[..N]);
+    to[len - N..].copy_from_slice(&from[len - N..]);
     true
 }

@@ -74,6 +74,8 @@ pub(super) struct Layout {
     pub over: Vec<Place>,
     /// The bits of their tags.
     pub filter: u64,
+    /// The content of the overflow page that is being written.
+    pub bytes: Vec<u8>,
 }
 
 impl Layout {

@@ -174,15 +174,16 @@ impl Buckets {
         if layout.over.is_empty() {
             return Ok(0);
         }
-        let Layout { over, overflow_pages, .. } = layout;
-        self.write_over(gathered, over, overflow_pages).inspect_err(|_| self.free_overflow(overflow_pages))
+        let Layout { over, overflow_pages, bytes, .. } = layout;
+        self.write_over(gathered, over, bytes, overflow_pages).inspect_err(|_| self.free_overflow(overflow_pages))
     }
 
-    /// Writes records to as many overflow pages as they need; returns the reference to the first.
+    /// Writes records to as many overflow pages as they need; returns the reference to the first. `bytes` is a buffer.
     fn write_over(
         &self,
         gathered: &Gathered,
         mut over: &[Place],
+        bytes: &mut Vec<u8>,
         overflow_pages: &mut Vec<OverflowPage>,
     ) -> Result<u64> {
         let frame_capacity = page::capacity(self.pager.frame_bytes());
@@ -191,11 +192,11 @@ impl Buckets {
             let mut used = 0;
             let mut count = 0;
             while let Some(&place) = over.get(count) {
-                let bytes = usize::from(place.bytes) + page::SLOT_BYTES;
-                if used + bytes > frame_capacity {
+                let record_bytes = usize::from(place.bytes) + page::SLOT_BYTES;
+                if used + record_bytes > frame_capacity {
                     break;
                 }
-                used += bytes;
+                used += record_bytes;
                 count += 1;
             }
             if count == 0 {
@@ -204,13 +205,14 @@ impl Buckets {
             let overflow = self.allocate_overflow(used)?;
             overflow_pages.push(overflow);
             let mut latched = self.write_overflow(overflow)?;
-            let mut bytes = vec![0; latched.len()];
-            let mut page = Builder::new(&mut bytes);
+            bytes.clear();
+            bytes.resize(latched.len(), 0);
+            let mut page = Builder::new(bytes);
             for &place in &over[..count] {
                 assert!(page.add(place.tag, gathered.raw(place)), "the page was made large enough");
             }
             page.finish(page::KIND_OVERFLOW, 0, next, 0);
-            latched.bytes_mut().store(0, &bytes);
+            latched.bytes_mut().store(0, bytes);
             next = overflow.to_bits();
             over = &over[count..];
         }
@@ -244,7 +246,7 @@ impl Batch<'_> {
     /// records.
     fn add_to<'b>(&self, mut page: Builder<'b>, mut which: u64, layout: &mut Layout) -> Builder<'b> {
         if self.same_bytes > 0 {
-            which = page.add_same(self.page, self.slots, self.end, self.same_bytes, which);
+            which = page.add_same(self.page, self.slots, self.same_bytes, which);
         }
         while which != 0 {
             let index = which.trailing_zeros() as usize;

@@ -76,7 +76,8 @@ impl Buckets {
     pub(super) fn write_overflow_here(&self, overflow: OverflowPage) -> Result<PartGuard<'_>> {
         let (frame, range) = self.overflow_range(overflow);
         let place = self.place_apart(frame, &range)?;
-        Ok(PartGuard::new(self.pager.write_at(frame, place)?, range.start, range.len()))
+        let bytes = overflow.len as usize * self.pager.unit_bytes();
+        Ok(PartGuard::new(self.pager.write_at(frame, place)?, range.start, bytes))
     }
 
     pub(super) fn write_overflow(&self, overflow: OverflowPage) -> Result<PartGuard<'_>> {

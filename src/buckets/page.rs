@@ -176,6 +176,7 @@ pub fn next(page: &[u8]) -> u64 {
 }
 
 /// Sets [`next`].
+#[inline]
 pub fn set_next(page: &mut impl Bytes, next: u64) {
     page.store_word(8, next.to_le_bytes());
 }
@@ -187,12 +188,13 @@ pub fn filter(page: &[u8]) -> u64 {
 }
 
 /// Sets [`filter`].
+#[inline]
 pub fn set_filter(page: &mut impl Bytes, filter: u64) {
     page.store_word(16, filter.to_le_bytes());
 }
 
 /// Bytes of slots and records: what counts towards the load.
-#[inline]
+#[inline(always)]
 pub fn used_bytes(page: &[u8]) -> usize {
     slot_count(page) * SLOT_BYTES + heap_bytes(page)
 }
@@ -208,13 +210,13 @@ pub fn capacity(page_bytes: usize) -> usize {
     page_bytes - HEADER_BYTES
 }
 
-#[inline]
+#[inline(always)]
 fn slot(page: &[u8], index: usize) -> (u16, usize) {
     let at = HEADER_BYTES + index * SLOT_BYTES;
     (u16_at(page, at) as u16, u16_at(page, at + 2))
 }
 
-#[inline]
+#[inline(always)]
 fn set_slot(page: &mut impl Bytes, index: usize, tag: u16, offset: usize) {
     // Offsets are below the page size and so below 65536.
     let slot = u32::from(tag) | (offset as u32) << 16;
@@ -222,6 +224,7 @@ fn set_slot(page: &mut impl Bytes, index: usize, tag: u16, offset: usize) {
 }
 
 /// Offset of the record of slot `index`.
+#[inline(always)]
 pub fn slot_offset(page: &[u8], index: usize) -> usize {
     slot(page, index).1
 }
@@ -435,11 +438,11 @@ fn has_key(page: &[u8], offset: usize, head: RecordHead, key: &[u8]) -> bool {
 /// longer.
 #[inline(always)]
 fn equal(a: &[u8], b: &[u8]) -> bool {
-    if !(8..=16).contains(&a.len()) {
+    let len = a.len();
+    if !(8..=16).contains(&len) || b.len() != len {
         return a == b;
     }
-    let ends = |key: &[u8]| Some((u64::from_le_bytes(*key.first_chunk()?), u64::from_le_bytes(*key.last_chunk()?)));
-    ends(a) == ends(b)
+    u64_at(a, 0) == u64_at(b, 0) && u64_at(a, len - 8) == u64_at(b, len - 8)
 }
 
 /// The slot that has `tag` and a record for which `matches` returns true, given its offset and head.
@@ -485,10 +488,12 @@ pub fn insert(page: &mut impl Bytes, tag: u16, record: Record<'_>) -> Result<boo
     if gap_bytes(page)? < bytes + SLOT_BYTES {
         return Ok(false);
     }
+    let header = u64_at(page, 0);
     let (count, heap) = (slot_count(page), heap_bytes(page) + bytes);
     let offset = page.len() - heap;
     set_slot(page, count, tag, offset);
-    set_counts(page, count + 1, heap);
+    // Both stay below the page size and so below 65536: no carry.
+    page.store_word(0, (header + (1 << 16) + ((bytes as u64) << 32)).to_le_bytes());
     write_record(page, offset, record);
     Ok(true)
 }

@@ -170,21 +170,21 @@ impl Table {
     }
 
     /// Called after a write: makes a checkpoint if one is due.
-    #[inline]
+    #[inline(always)]
     pub(super) fn checkpoint_if_due(&self) {
+        // Installing a checkpoint at an open costs as much as writing its journal.
+        const DIRTY_BYTES_MAX: u64 = 1 << 30;
         if self.pager.has_dirty_frames() {
-            self.checkpoint_if_large();
+            let dirty_bytes_max = if self.durability == Durability::None { u64::MAX } else { DIRTY_BYTES_MAX };
+            if self.pager.frames().wants_checkpoint(dirty_bytes_max) {
+                self.begin_checkpoint_unless_put_off();
+            }
         }
     }
 
-    fn checkpoint_if_large(&self) {
-        // Installing a checkpoint at an open costs as much as writing its journal.
-        const DIRTY_BYTES_MAX: u64 = 1 << 30;
-        let dirty_bytes_max = if self.durability == Durability::None { u64::MAX } else { DIRTY_BYTES_MAX };
-        if !self.replaying
-            && self.pager.frames().wants_checkpoint(dirty_bytes_max)
-            && !self.pager.frames().has_put_off_checkpoint()
-        {
+    #[cold]
+    fn begin_checkpoint_unless_put_off(&self) {
+        if !self.replaying && !self.pager.frames().has_put_off_checkpoint() {
             // The write is made and logged. If the checkpoint could not begin, it is tried again, and before the next
             // write if the cache needs it. If it failed, the handle is poisoned, and the next write returns the error.
             if let Err(e) = self.begin_due_checkpoint()

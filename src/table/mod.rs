@@ -429,7 +429,8 @@ impl Table {
         };
         let address = self.buckets.prefetch_bucket(key.hash);
         let mut writer = self.enter_to_log(|| record.log_bytes())?;
-        let mut short = writer.put_together(record);
+        let mut short = None;
+        let short = writer.put_together(record, &mut short);
         let mut bucket = self.buckets.latch(key, address)?;
         let delta = match located {
             Some(located) if bucket.primary.is_unchanged_since(located.frame) => {
@@ -438,7 +439,7 @@ impl Table {
             _ => bucket.edit(key, Edit::With(&mut set_if_equal))?.map(|(delta, _)| delta),
         };
         let Some(delta) = delta else { return Ok((equal, self.position_seen())) };
-        let lsn = writer.log_last(record, short.as_mut())?;
+        let lsn = writer.log_last(record, short)?;
         drop(bucket);
         writer.leave(delta, 1, usize::from(record.is_removal()));
         Ok((equal, lsn))
@@ -527,10 +528,11 @@ impl Table {
         record: WalRecord<'_>,
         edit: Edit<'_>,
     ) -> Result<(Option<usize>, Lsn)> {
-        let mut short = writer.put_together(record);
+        let mut short = None;
+        let short = writer.put_together(record, &mut short);
         let mut bucket = self.buckets.latch(key, address)?;
         let Some((delta, answer)) = bucket.edit(key, edit)? else { return Ok((None, self.position_seen())) };
-        let lsn = writer.log_last(record, short.as_mut())?;
+        let lsn = writer.log_last(record, short)?;
         drop(bucket);
         writer.leave(delta, 1, usize::from(record.is_removal()));
         Ok((Some(answer), lsn))

@@ -37,9 +37,29 @@ impl Table {
     /// Lets in a writer that logs `log_bytes` bytes; this is not called if changes are not logged.
     #[inline(always)]
     pub(super) fn enter_to_log(&self, log_bytes: impl FnOnce() -> u64) -> Result<Writer<'_>> {
-        let Some(log) = self.log_in_use() else { return Ok(Writer { room: None, inside: self.enter()?, table: self }) };
-        let (room, inside) = self.with_log_room(log, log_bytes(), || self.enter())?;
+        let inside = self.enter()?;
+        let Some(log) = self.log_in_use() else { return Ok(Writer { room: None, inside, table: self }) };
+        let bytes = log_bytes();
+        // Taken apart: a writer that the cold call returned would be in memory whenever a writer enters.
+        let (room, inside) = match log.reserve(bytes)? {
+            Some(room) => (room, inside),
+            None => self.enter_once_log_has_room(inside, log, bytes)?,
+        };
         Ok(Writer { room: Some(room), inside, table: self })
+    }
+
+    /// Lets in a writer for whose record the log had no room.
+    #[cold]
+    #[inline(never)]
+    fn enter_once_log_has_room<'t>(
+        &'t self,
+        inside: WriterGuard<'t>,
+        log: &'t Log,
+        bytes: u64,
+    ) -> Result<(Room<'t>, WriterGuard<'t>)> {
+        drop(inside);
+        self.make_log_room(bytes)?;
+        self.with_log_room(log, bytes, || self.enter())
     }
 
     /// Lets in a writer of `record` and keeps all other writers out. The caller drops the closed gate last.
@@ -86,7 +106,6 @@ impl Table {
     }
 
     /// Calls `enter` until there is also room in the log for `bytes`.
-    #[inline(never)]
     fn with_log_room<'t, W>(
         &'t self,
         log: &'t Log,
@@ -114,16 +133,21 @@ impl<'t> Writer<'t> {
     /// Assembles a short record before the bucket is latched: the processor does it while the bucket is fetched from
     /// memory. `None` for a long record, and if nothing is logged.
     #[inline(always)]
-    pub(super) fn put_together(&self, record: WalRecord<'_>) -> Option<Short> {
+    pub(super) fn put_together<'s>(
+        &self,
+        record: WalRecord<'_>,
+        place: &'s mut Option<Short>,
+    ) -> Option<&'s mut Short> {
+        let room = self.room.as_ref()?;
         let (kind, key, rest) = record.parts();
-        self.room.as_ref()?.put_together(kind, &body(key, rest, &mut Default::default()))
+        room.put_together(kind, &body(key, rest, &mut Default::default()), place.insert(Short::new()))
     }
 
     /// Logs a change that was made. The caller still holds the latch of its bucket. An error poisons the handle: the
     /// change cannot be undone, but would be lost in a crash.
     #[inline]
     pub(super) fn log(&mut self, record: WalRecord<'_>) -> Result<Lsn> {
-        self.room.as_mut().map_or(Ok(0), |room| self.table.append_record(room, record.parts(), None))
+        self.room.as_mut().map_or(Ok(0), |room| self.table.append_record(room, record.parts()))
     }
 
     /// Logs the changes of a long batch before they are made, chunk by chunk, and frees each chunk. They do not count
@@ -148,9 +172,11 @@ impl<'t> Writer<'t> {
 
     /// [`log`](Self::log) for the last change of this writer, with what [`put_together`](Self::put_together) returned.
     /// Takes the room out of the writer, which need not be kept in memory then: 15 instructions.
-    #[inline]
+    #[inline(always)]
     pub(super) fn log_last(&mut self, record: WalRecord<'_>, short: Option<&mut Short>) -> Result<Lsn> {
-        self.room.take().map_or(Ok(0), |room| self.table.append_record(room, record.parts(), short))
+        let Some(mut room) = self.room.take() else { return Ok(0) };
+        let Some(short) = short else { return self.table.append_record(room, record.parts()) };
+        room.append_short(short).inspect_err(|e| self.table.poison_unlogged(e))
     }
 
     /// Counts `changes` changes, `removals` of which removed a pair, splits or merges buckets if the load calls for it,
@@ -175,13 +201,16 @@ impl Table {
         &self,
         mut room: impl BorrowMut<Room<'t>>,
         (kind, key, rest): (u8, Option<&[u8]>, &[u8]),
-        short: Option<&mut Short>,
     ) -> Result<Lsn> {
-        let logged = match short {
-            Some(short) => room.borrow_mut().append_short(short),
-            None => room.borrow_mut().append(kind, &body(key, rest, &mut Default::default())),
-        };
-        logged.inspect_err(|e| self.pager.poison(e.message()))
+        let logged = room.borrow_mut().append(kind, &body(key, rest, &mut Default::default()));
+        logged.inspect_err(|e| self.poison_unlogged(e))
+    }
+
+    /// Poisons the handle after a change that the log does not have.
+    #[cold]
+    #[inline(never)]
+    fn poison_unlogged(&self, error: &Error) {
+        self.pager.poison(error.message());
     }
 
     /// Waits until the log up to `lsn` is as durable as the options ask.

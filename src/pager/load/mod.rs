@@ -200,16 +200,18 @@ impl Frames {
 
     /// Whether a checkpoint is due: more than `dirty_bytes_max` of frames are dirty, or those that cannot be spilled
     /// take more than half of the cache, or the disk may have no room for a later one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn wants_checkpoint(&self, dirty_bytes_max: u64) -> bool {
-        if self.file.handle.is_none() || self.file.read_only {
+        if self.file.read_only {
             return false;
         }
-        let most = dirty_bytes_max / self.frame_bytes() as u64;
         let dirty = self.pool.dirty_count();
         let lacks_room = || self.blocks.as_ref().is_some_and(|blocks| blocks.lacks_room(&self.file, dirty));
-        let due = self.pool.pinned_count() > self.dirty_frames_max() || dirty > most;
-        due || self.checkpoint_due.load(Relaxed) || lacks_room()
+        let due = self.pool.pinned_count() > self.dirty_frames_max()
+            || dirty * self.frame_bytes() as u64 > dirty_bytes_max
+            || self.checkpoint_due.load(Relaxed)
+            || lacks_room();
+        due && self.file.handle.is_some()
     }
 
     /// Whether the cache has no room for more dirty frames.
@@ -219,6 +221,7 @@ impl Frames {
 
     /// The maximum number of frames that are dirty and cannot be evicted: half of the cache. The other half still
     /// serves reads and the next checkpoint.
+    #[inline]
     fn dirty_frames_max(&self) -> u64 {
         self.cache_frames / 2
     }

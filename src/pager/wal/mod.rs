@@ -227,8 +227,8 @@ impl Room<'_> {
         if bytes > BODY_BYTES_MAX {
             return self.append_pieces(kind, body);
         }
-        if let Some(mut short) = self.put_together(kind, body) {
-            return self.append_short(&mut short);
+        if let Some(short) = self.put_together(kind, body, &mut Short::new()) {
+            return self.append_short(short);
         }
         self.take(RECORD_HEADER_BYTES + bytes);
         self.log.append_one(kind, body, bytes)
@@ -237,12 +237,13 @@ impl Room<'_> {
     /// Assembles a record to be placed later: this part of the work makes no other writer wait. Returns `None` for a
     /// long record, or if records collect in memory.
     #[inline(always)]
-    pub(crate) fn put_together(&self, kind: u8, body: &[&[u8]]) -> Option<Short> {
+    pub(crate) fn put_together<'s>(&self, kind: u8, body: &[&[u8]], short: &'s mut Short) -> Option<&'s mut Short> {
         let bytes: usize = body.iter().map(|part| part.len()).sum();
         if bytes > SHORT_BODY_BYTES || self.log.waits() {
             return None;
         }
-        Some(Short::new(Head::word(kind, bytes), body))
+        short.assemble(Head::word(kind, bytes), body);
+        Some(short)
     }
 
     /// [`append`](Self::append) for an assembled record: one store.

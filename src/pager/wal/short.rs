@@ -11,7 +11,7 @@ pub(super) const SHORT_BODY_BYTES: usize = 120;
 /// Longest record that is assembled on the stack.
 pub(super) const RECORD_BYTES: usize = RECORD_HEADER_BYTES + SHORT_BODY_BYTES;
 
-/// A short record, assembled except for its checksum.
+/// A short record, assembled except for its checksum; or room for one.
 pub(crate) struct Short {
     pub(super) record: [u8; RECORD_BYTES],
     pub(super) len: usize,
@@ -20,18 +20,25 @@ pub(crate) struct Short {
 }
 
 impl Short {
-    /// The record of this kind and length, encoded as `word`, and with a body of at most [`SHORT_BODY_BYTES`] in parts.
+    /// Room for a record.
     #[inline(always)]
-    pub(super) fn new(word: [u8; 4], body: &[&[u8]]) -> Short {
-        let mut record = [0; _];
+    pub(crate) fn new() -> Short {
+        Short { record: [0; _], len: 0, own: 0 }
+    }
+
+    /// Assembles the record of this kind and length, encoded as `word`, and with a body of at most [`SHORT_BODY_BYTES`]
+    /// in parts. In place: a record that is returned would be copied.
+    #[inline(always)]
+    pub(super) fn assemble(&mut self, word: [u8; 4], body: &[&[u8]]) {
+        let Short { record, len, own } = self;
         record[4..RECORD_HEADER_BYTES].copy_from_slice(&word);
-        let mut len = RECORD_HEADER_BYTES;
+        let mut end = RECORD_HEADER_BYTES;
         for part in body {
-            copy(part, &mut record[len..]);
-            len += part.len();
+            copy(part, &mut record[end..]);
+            end += part.len();
         }
-        let own = crc32c_of_short(0, &record[4..len]);
-        Short { record, len, own }
+        *own = crc32c_of_short(0, &record[4..end]);
+        *len = end;
     }
 }
 
@@ -39,24 +46,21 @@ impl Short {
 #[inline(always)]
 fn copy(from: &[u8], to: &mut [u8]) {
     let to = &mut to[..from.len()];
-    if let [byte] = from {
-        to[0] = *byte;
-    } else if from.len() > 32 || !copy_ends::<16>(from, to) && !copy_ends::<8>(from, to) && !copy_ends::<4>(from, to) {
-        to.copy_from_slice(from);
+    match from.len() {
+        1 => to[0] = from[0],
+        4..8 => copy_ends::<4>(from, to),
+        8..16 => copy_ends::<8>(from, to),
+        16..=32 => copy_ends::<16>(from, to),
+        _ => to.copy_from_slice(from),
     }
 }
 
-/// Copies the first and the last `N` bytes, which may overlap. Returns false if there are fewer.
+/// Copies the first and the last `N` bytes, which overlap or meet.
 #[inline(always)]
-fn copy_ends<const N: usize>(from: &[u8], to: &mut [u8]) -> bool {
-    let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) else { return false };
-    if let Some(to) = to.first_chunk_mut() {
-        *to = *first;
-    }
-    if let Some(to) = to.last_chunk_mut() {
-        *to = *last;
-    }
-    true
+fn copy_ends<const N: usize>(from: &[u8], to: &mut [u8]) {
+    let last = from.len() - N;
+    to[..N].copy_from_slice(&from[..N]);
+    to[last..].copy_from_slice(&from[last..]);
 }
 
 #[cfg(test)]
@@ -74,7 +78,8 @@ mod tests {
             let body: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
             let all = parts.concat();
             let own = crc32c(&[&word[..], &all].concat());
-            let short = Short::new(word, &body);
+            let mut short = Short::new();
+            short.assemble(word, &body);
             prop_assert_eq!((short.len, short.own), (RECORD_HEADER_BYTES + all.len(), own));
             prop_assert_eq!(&short.record[..short.len], [&[0; 4], &word, &all[..]].concat());
         }

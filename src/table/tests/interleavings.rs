@@ -13,6 +13,7 @@
 use crate::error::ErrorKind;
 use crate::io::simulated::{Crash, Simulated, State, Tally};
 use crate::pager::interleave::{crowd, step, take_turns};
+use crate::pager::wal::Short;
 use crate::random::Random;
 use crate::table::{Durability, Table, TableOptions};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
@@ -484,7 +485,8 @@ fn writers_share_a_slot_of_the_log() -> bool {
     let ends = Mutex::new(BTreeSet::new());
     let leave = || {
         for _ in 0..3 {
-            let end = log.place_by_slot(&mut room.put_together(1, &[b"record"]).unwrap()).unwrap();
+            let mut short = Short::new();
+            let end = log.place_by_slot(room.put_together(1, &[b"record"], &mut short).unwrap()).unwrap();
             assert!(ends.lock().unwrap().insert(end), "two records end at {end}");
         }
     };
