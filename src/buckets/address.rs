@@ -41,6 +41,12 @@ impl View {
     pub(crate) fn linear(self) -> linear::State {
         linear::State::new(self.max_bucket())
     }
+
+    /// Whether the bucket that an earlier view has for `hash` is still the one.
+    #[cold]
+    fn holds(self, earlier: View, hash: u64) -> bool {
+        self.version() == earlier.version() && self.linear().bucket_of(hash) == earlier.linear().bucket_of(hash)
+    }
 }
 
 /// The first bytes of a page: they hold the header and, in most pages of the usual size, all slots.
@@ -124,13 +130,13 @@ impl Buckets {
         self.pager.pool().place(group + u64::from(index) * self.page_bytes as u64)
     }
 
-    /// Whether `view` is still correct for `bucket`, and `hash` still belongs to it. Called under the latch of its
-    /// frame.
+    /// Whether `view` is still correct for the bucket that it has for `hash`, and `hash` still belongs to it. Called
+    /// under the latch of its frame.
     #[inline]
-    pub(super) fn still_holds(&self, view: View, hash: u64, bucket: linear::Bucket) -> bool {
+    pub(super) fn still_holds(&self, view: View, hash: u64) -> bool {
         // A thread that splits or merges a bucket holds its latch until the new view is published.
         let now = self.view();
-        now == view || now.version() == view.version() && now.linear().bucket_of(hash) == bucket
+        now == view || now.holds(view, hash)
     }
 
     /// Latches the bucket of `hash` for reading. The range is its primary page.
@@ -138,10 +144,10 @@ impl Buckets {
     pub(super) fn read_bucket(&self, hash: u64) -> Result<(ReadGuard<'_>, Range<usize>)> {
         self.pager.refuse_if_forked()?;
         loop {
-            let BucketAddress { view, bucket, number, frame, start } = self.address(hash);
+            let BucketAddress { view, number, frame, start, .. } = self.address(hash);
             let frame = self.pager.read_at(number, frame);
             // If the bucket has moved, not even an error counts: its old frame may have been cut off the file.
-            if self.still_holds(view, hash, bucket) {
+            if self.still_holds(view, hash) {
                 return Ok((frame?, start..start + self.page_bytes));
             }
         }
@@ -153,7 +159,7 @@ impl Buckets {
     pub(crate) fn latch<'t>(&'t self, key: HashedKey<'_>, mut address: BucketAddress<'t>) -> Result<LatchedBucket<'t>> {
         let frame = loop {
             let frame = self.pager.write_at(address.number, address.frame)?;
-            if self.still_holds(address.view, key.hash, address.bucket) {
+            if self.still_holds(address.view, key.hash) {
                 break frame;
             }
             drop(frame);

@@ -19,9 +19,8 @@ use super::bucket::HashedKey;
 use super::linear_hash::Buckets;
 use super::overflow::{OverflowPage, PREFETCHED_BYTES};
 use super::page::{self, INLINE};
-use super::tags::{EIGHTS_AT_ONCE, SLOTS_AT_ONCE, first_match};
-use crate::linear;
-use crate::pager::pool::optimistic::OptimisticRead;
+use super::tags::{EIGHTS_AT_ONCE, Runs, SLOTS_AT_ONCE, first_match};
+use crate::pager::pool::optimistic::{OptimisticRead, RunsRead};
 use crate::pager::pool::{FrameNo, FrameRef};
 use crate::pager::sink::Sink;
 
@@ -50,7 +49,6 @@ struct PageSnapshot<'t> {
 /// A bucket read without a latch.
 pub(super) struct BucketSnapshot<'t> {
     view: View,
-    bucket: linear::Bucket,
     primary: PageSnapshot<'t>,
     overflow: Option<PageSnapshot<'t>>,
 }
@@ -64,11 +62,11 @@ impl Buckets {
         if activity::is_due() || key.bytes.len() > self.limits.key_inline_max || self.pager.is_forked() {
             return Optimistic::Retry;
         }
-        let BucketAddress { view, bucket, frame, start, .. } = self.prefetch_bucket(key.hash);
+        let BucketAddress { view, frame, start, .. } = self.prefetch_bucket(key.hash);
         let Some(primary) = self.snapshot(frame, start, self.page_bytes, page::KIND_BUCKET, key) else {
             return Optimistic::Retry;
         };
-        self.validate(key, (view, bucket), &primary, None, value)
+        self.validate(key, view, &primary, None, value)
     }
 
     /// Reads the slots of the bucket of `key`. `None`: the case needs the latch.
@@ -77,9 +75,9 @@ impl Buckets {
         if key.bytes.len() > self.limits.key_inline_max || self.pager.is_forked() {
             return None;
         }
-        let BucketAddress { view, bucket, frame, start, .. } = self.address(key.hash);
+        let BucketAddress { view, frame, start, .. } = self.address(key.hash);
         let primary = self.snapshot(frame, start, self.page_bytes, page::KIND_BUCKET, key)?;
-        Some(BucketSnapshot { view, bucket, primary, overflow: None })
+        Some(BucketSnapshot { view, primary, overflow: None })
     }
 
     #[inline]
@@ -202,28 +200,31 @@ impl Buckets {
     pub(super) fn validate_snapshot(
         &self,
         key: HashedKey<'_>,
-        BucketSnapshot { view, bucket, primary, overflow }: &BucketSnapshot<'_>,
+        BucketSnapshot { view, primary, overflow }: &BucketSnapshot<'_>,
         value: &mut Vec<u8>,
     ) -> Optimistic {
-        self.validate(key, (*view, *bucket), primary, overflow.as_ref(), Some(value))
+        self.validate(key, *view, primary, overflow.as_ref(), Some(value))
     }
 
     #[inline]
     fn validate(
         &self,
         key: HashedKey<'_>,
-        (view, bucket): (View, linear::Bucket),
+        view: View,
         primary: &PageSnapshot<'_>,
         overflow: Option<&PageSnapshot<'_>>,
         mut value: Option<&mut impl Sink>,
     ) -> Optimistic {
-        let mut found = primary.find(key, value.as_deref_mut());
-        if matches!(found, Optimistic::Absent) && primary.next != 0 {
-            found = self.find_behind(primary.next, overflow, key.bytes, key.hash, value.as_deref_mut());
-        }
+        let mut found = match primary.slot {
+            Some(slot) => primary.find_at(slot, key, value.as_deref_mut()),
+            None => match primary.next {
+                0 => Optimistic::Absent,
+                next => self.find_behind(next, overflow, key.bytes, key.hash, value.as_deref_mut()),
+            },
+        };
         // The order matters. The loads are valid if the bucket was still the right one after them. That test in turn is
         // valid if the frame had not changed before it.
-        if !self.still_holds(view, key.hash, bucket) || !primary.read.unchanged() {
+        if !self.still_holds(view, key.hash) || !primary.read.unchanged() {
             found = Optimistic::Retry;
         }
         if let (Optimistic::Retry, Some(value)) = (&found, value) {
@@ -252,13 +253,29 @@ impl Buckets {
                 None => return Optimistic::Retry,
             },
         };
-        match overflow.find(key, value) {
+        let found = match overflow.slot {
+            Some(slot) => overflow.find_at(slot, key, value),
             // A longer chain.
-            Optimistic::Absent if overflow.next != 0 => Optimistic::Retry,
+            None if overflow.next != 0 => Optimistic::Retry,
+            None => Optimistic::Absent,
+        };
+        match found {
             // The bucket's latch guards its overflow pages against changes, but not against eviction.
             _ if !overflow.read.unchanged() => Optimistic::Retry,
             found => found,
         }
+    }
+}
+
+impl<const COUNT: usize> Runs for RunsRead<'_, COUNT> {
+    #[inline(always)]
+    fn fixed<const RUN: usize>(&self) -> [u128; 2] {
+        self.fixed::<RUN>()
+    }
+
+    #[inline(always)]
+    fn any(&self, run: usize) -> [u128; 2] {
+        self.any(run)
     }
 }
 
@@ -280,12 +297,11 @@ impl PageSnapshot<'_> {
         }
     }
 
-    /// Compares the record of the first slot with the tag; appends the value of `key` to `value`. If the record has
-    /// another key, the lookup needs the latch: a second slot may have the tag, and a loop here would cost the common
-    /// lookup its registers.
+    /// Compares the record of `slot`, the first one with the tag; appends the value of `key` to `value`. If the record
+    /// has another key, the lookup needs the latch: a second slot may have the tag, and a loop here would cost the
+    /// common lookup its registers.
     #[inline]
-    fn find(&self, key: HashedKey<'_>, value: Option<&mut impl Sink>) -> Optimistic {
-        let Some(slot) = self.slot else { return Optimistic::Absent };
+    fn find_at(&self, slot: usize, key: HashedKey<'_>, value: Option<&mut impl Sink>) -> Optimistic {
         match self.record(self.offset(slot), key, value) {
             Optimistic::Absent => Optimistic::Retry,
             found => found,
@@ -295,9 +311,7 @@ impl PageSnapshot<'_> {
     /// Compares the key of the record at `offset` of the page, and appends its value to `value` if it is `key`.
     #[inline]
     fn record(&self, offset: usize, key: HashedKey<'_>, value: Option<&mut impl Sink>) -> Optimistic {
-        if offset >= self.len {
-            return Optimistic::Retry;
-        }
+        // An offset beyond the page gives an end beyond it: bytes beyond the frame are loaded as zeros.
         let end_of_page = self.start + self.len;
         let start = self.start + offset;
         let first = self.read.load_up_to_8(start, 8);

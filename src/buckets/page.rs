@@ -714,9 +714,15 @@ pub fn heap(page: &[u8]) -> Result<(&[u8], bool), Damage> {
         rest = &rest[bytes..];
         // Fast path for records of the same lengths: if both lengths are short, they are the two bytes of the head.
         if head.head_bytes == 2 {
-            while rest.first_chunk() == Some(lengths) {
-                rest = rest.get(bytes..).ok_or(RECORD_RUNS_OVER)?;
+            let lengths = u16::from_le_bytes(*lengths);
+            let mut same = 0;
+            for record in rest.chunks_exact(bytes) {
+                if u16::from_le_bytes([record[0], record[1]]) != lengths {
+                    break;
+                }
+                same += bytes;
             }
+            rest = &rest[same..];
         }
         count += (before - rest.len()) / bytes;
     }

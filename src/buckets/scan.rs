@@ -154,19 +154,20 @@ impl Scan<'_> {
     /// read from the file. After an error, the next call continues after the bucket that caused it.
     #[inline]
     pub fn next_ref(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        loop {
-            // Most records are short, and these stay in registers. Other pairs are returned in parts, so that they do
-            // not force the result into memory.
+        // Most records are short, and these stay in registers. One result for all kinds: with two, both would be in
+        // memory.
+        let (key, value) = loop {
             if let Some((start, key_bytes, end)) = self.next_short() {
                 (self.given, self.at) = (self.at, end as u32); // within the bytes
-                return Ok(Some(self.bytes[start..end].split_at(key_bytes)));
+                break self.bytes[start..end].split_at(key_bytes);
             }
             match self.next_other()? {
                 Other::End => return Ok(None),
                 Other::Bucket => {}
-                Other::Pair => return Ok(Some(self.other_pair())),
+                Other::Pair => break self.other_pair(),
             }
-        }
+        };
+        Ok(Some((key, value)))
     }
 
     /// The next pair, if its lengths are short and it has no extent: the start of the key, its length, and the end of

@@ -33,18 +33,39 @@ const USUAL_SLOTS: usize = 48;
 /// Slots in runs that begin in the first three lines of a page.
 const THREE_LINES_SLOTS: usize = 40;
 
+/// Runs of eight slots, each as two numbers of sixteen bytes.
+pub trait Runs {
+    /// Run `RUN`.
+    fn fixed<const RUN: usize>(&self) -> [u128; 2];
+    /// Run `run`.
+    fn any(&self, run: usize) -> [u128; 2];
+}
+
+impl<F: Fn(usize) -> [u128; 2]> Runs for F {
+    #[inline(always)]
+    fn fixed<const RUN: usize>(&self) -> [u128; 2] {
+        self(RUN)
+    }
+
+    #[inline(always)]
+    fn any(&self, run: usize) -> [u128; 2] {
+        self(run)
+    }
+}
+
 /// The first slot with `tag` among the first `count`, at most [`SLOTS_AT_ONCE`]. Loads up to [`EIGHTS_AT_ONCE`] runs;
 /// slots from `count` on are ignored. The first 24 slots are in the same two cache lines as the page's header: if one
 /// of them has the tag, the others are not compared.
 #[inline(always)]
-pub fn first_match(eight: impl Fn(usize) -> [u128; 2], count: usize, tag: u16) -> Option<usize> {
-    let mut matches = equal_24(&eight, 0, tag);
+pub fn first_match(runs: impl Runs, count: usize, tag: u16) -> Option<usize> {
+    let mut matches = equal_24(&runs, tag);
     if matches == 0 {
-        let last = if count > USUAL_SLOTS { equal_sixteen([eight(6), eight(7)], tag) } else { 0 };
+        let last = if count > USUAL_SLOTS { equal_sixteen([runs.fixed::<6>(), runs.fixed::<7>()], tag) } else { 0 };
         // The sixth run is in another cache line. If it has no slot in use, the fifth is compared again: that changes
         // no result and needs no branch.
         let sixth = if count > THREE_LINES_SLOTS { 5 } else { 4 };
-        let next = equal_sixteen([eight(3), eight(4)], tag) | equal_eight(eight(sixth), tag) << 16;
+        let fourth_and_fifth = [runs.fixed::<3>(), runs.fixed::<4>()];
+        let next = equal_sixteen(fourth_and_fifth, tag) | equal_eight(runs.any(sixth), tag) << 16;
         matches = next << 24 | last << 48;
         if matches == 0 {
             return None;
@@ -55,8 +76,8 @@ pub fn first_match(eight: impl Fn(usize) -> [u128; 2], count: usize, tag: u16) -
 
 /// [`first_match`] among at most [`FIRST_SLOTS`]; loads only their runs.
 #[inline(always)]
-pub fn first_match_of_few(eight: impl Fn(usize) -> [u128; 2], count: usize, tag: u16) -> Option<usize> {
-    first_of(equal_24(&eight, 0, tag), count)
+pub fn first_match_of_few(runs: impl Runs, count: usize, tag: u16) -> Option<usize> {
+    first_of(equal_24(&runs, tag), count)
 }
 
 /// Slots beyond `count` have stale contents; they come after those in use, so a match there is ignored.
@@ -66,10 +87,10 @@ fn first_of(matches: u64, count: usize) -> Option<usize> {
     (slot < count).then_some(slot)
 }
 
-/// Bit i is set if slot i of three runs from `first` on has the tag.
+/// Bit i is set if slot i of the first three runs has the tag.
 #[inline(always)]
-fn equal_24(eight: &impl Fn(usize) -> [u128; 2], first: usize, tag: u16) -> u64 {
-    equal_sixteen([eight(first), eight(first + 1)], tag) | equal_eight(eight(first + 2), tag) << 16
+fn equal_24(runs: &impl Runs, tag: u16) -> u64 {
+    equal_sixteen([runs.fixed::<0>(), runs.fixed::<1>()], tag) | equal_eight(runs.fixed::<2>(), tag) << 16
 }
 
 impl Matches {

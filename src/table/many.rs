@@ -16,6 +16,7 @@
 use super::handle::Table;
 use super::options::Durability;
 use super::wal_record::WalRecord;
+use super::writer::Written;
 use crate::buckets::address::BucketAddress;
 use crate::buckets::{Buckets, Delta, HashedKey};
 use crate::error::Result;
@@ -192,9 +193,9 @@ impl Table {
                 ahead.take(first, count, &change_at);
                 let change = change_at(first);
                 let key = self.buckets.key(change.key_and_value_bytes().0);
-                let (answer, lsn) = self.write_alone(key, change)?;
+                let Written { changed, answer, lsn } = self.write_alone(key, change)?;
                 *last = lsn;
-                take(first, answer);
+                take(first, changed.then_some(answer));
                 continue;
             }
             let mut writer = self.enter_to_log(|| log_bytes)?;
@@ -226,11 +227,11 @@ impl Table {
     }
 
     /// A put of a value that may be written through; its answer is not used.
-    fn write_alone(&self, key: HashedKey<'_>, change: WalRecord<'_>) -> Result<(Option<usize>, Lsn)> {
+    fn write_alone(&self, key: HashedKey<'_>, change: WalRecord<'_>) -> Result<Written> {
         if let WalRecord::Put { value, .. } = change
             && let Some(lsn) = self.put_stored(key, value)?
         {
-            return Ok((None, lsn));
+            return Ok(Written { changed: true, answer: 0, lsn });
         }
         self.write_unsynced(key, change, change.edit(usize::MAX))
     }

@@ -49,7 +49,7 @@ use crate::error::ErrorKind;
 use crate::error::Result;
 use crate::fault::Fault;
 use crate::linear;
-use crate::pager::wal::Lsn;
+use crate::pager::wal::{Lsn, Short};
 pub use backup::Backup;
 pub use batch::Batch;
 pub use codec::Codec;
@@ -68,7 +68,7 @@ pub use typed::{TypedPairs, TypedTable};
 pub use usage::TableUsage;
 pub use view::WriteView;
 use wal_record::WalRecord;
-use writer::Writer;
+use writer::{Writer, Written};
 
 impl Table {
     /// Returns the value of `key`.
@@ -225,7 +225,7 @@ impl Table {
             return Ok(0); // with a log that waits for the disk, nothing is stored that way
         }
         let put = WalRecord::Put { key: key.bytes, value };
-        self.write_unsynced(key, put, Edit::Set(value)).map(|(_, lsn)| lsn)
+        self.write_unsynced(key, put, Edit::Set(value)).map(|written| written.lsn)
     }
 
     /// Stores `value` under `key` and returns the earlier value.
@@ -335,7 +335,8 @@ impl Table {
     /// [`VALUE_LEN_MAX`](crate::VALUE_LEN_MAX).
     pub fn append(&self, key: &[u8], tail: &[u8]) -> Result<usize> {
         let (len, lsn) = self.append_unsynced(key, tail)?;
-        self.wait_durable(lsn).map(|()| len)
+        self.wait_durable(lsn)?;
+        Ok(len)
     }
 
     #[inline(always)]
@@ -343,8 +344,8 @@ impl Table {
         self.buckets.check_lengths(key, tail.len())?;
         let key = self.buckets.key(key);
         let append = Edit::Append { tail, len_max: usize::MAX };
-        let (len, lsn) = self.write_unsynced(key, WalRecord::Append { key: key.bytes, tail }, append)?;
-        Ok((len.unwrap_or_default(), lsn))
+        let written = self.write_unsynced(key, WalRecord::Append { key: key.bytes, tail }, append)?;
+        Ok((written.answer, written.lsn))
     }
 
     /// Removes `key` and its value. Returns whether it was present.
@@ -363,14 +364,15 @@ impl Table {
     /// The errors of [`put`](Self::put).
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
         let (removed, lsn) = self.remove_unsynced(key)?;
-        self.wait_durable(lsn).map(|()| removed)
+        self.wait_durable(lsn)?;
+        Ok(removed)
     }
 
     #[inline(always)]
     pub(super) fn remove_unsynced(&self, key: &[u8]) -> Result<(bool, Lsn)> {
         let key = self.buckets.key(key);
-        let (removed, lsn) = self.write_unsynced(key, WalRecord::Remove { key: key.bytes }, Edit::Remove)?;
-        Ok((removed.is_some(), lsn))
+        let written = self.write_unsynced(key, WalRecord::Remove { key: key.bytes }, Edit::Remove)?;
+        Ok((written.changed, written.lsn))
     }
 
     /// Compares the value of `key` with `expected` and, if they are equal, stores `new`; `None` stands for an absent
@@ -429,8 +431,8 @@ impl Table {
         };
         let address = self.buckets.prefetch_bucket(key.hash);
         let mut writer = self.enter_to_log(|| record.log_bytes())?;
-        let mut short = None;
-        let short = writer.put_together(record, &mut short);
+        let mut place = Short::new();
+        let short = writer.put_together(record, &mut place);
         let mut bucket = self.buckets.latch(key, address)?;
         let delta = match located {
             Some(located) if bucket.primary.is_unchanged_since(located.frame) => {
@@ -496,19 +498,13 @@ impl Table {
         record: WalRecord<'_>,
         edit: &mut EditFn<'_>,
     ) -> Result<bool> {
-        let (answer, lsn) = self.write_unsynced(key, record, Edit::With(edit))?;
-        self.wait_as(lsn, asked).map(|()| answer.is_some())
+        let written = self.write_unsynced(key, record, Edit::With(edit))?;
+        self.wait_as(written.lsn, asked).map(|()| written.changed)
     }
 
-    /// Makes one write without waiting for the disk. Returns the answer of `edit`, or `None` if it changes nothing, and
-    /// the log position to wait for.
+    /// Makes one write without waiting for the disk.
     #[inline(always)]
-    fn write_unsynced(
-        &self,
-        key: HashedKey<'_>,
-        record: WalRecord<'_>,
-        edit: Edit<'_>,
-    ) -> Result<(Option<usize>, Lsn)> {
+    fn write_unsynced(&self, key: HashedKey<'_>, record: WalRecord<'_>, edit: Edit<'_>) -> Result<Written> {
         // Fetch the page early, while the previous write's stores are still in flight.
         let address = self.buckets.prefetch_bucket(key.hash);
         let writer = self.enter_to_log(|| record.log_bytes())?;
@@ -527,15 +523,22 @@ impl Table {
         address: BucketAddress<'_>,
         record: WalRecord<'_>,
         edit: Edit<'_>,
-    ) -> Result<(Option<usize>, Lsn)> {
-        let mut short = None;
-        let short = writer.put_together(record, &mut short);
+    ) -> Result<Written> {
+        let mut place;
+        let short = if writer.logs() {
+            place = Short::new();
+            writer.put_together(record, &mut place)
+        } else {
+            None
+        };
         let mut bucket = self.buckets.latch(key, address)?;
-        let Some((delta, answer)) = bucket.edit(key, edit)? else { return Ok((None, self.position_seen())) };
+        let Some((delta, answer)) = bucket.edit(key, edit)? else {
+            return Ok(Written { changed: false, answer: 0, lsn: self.position_seen() });
+        };
         let lsn = writer.log_last(record, short)?;
         drop(bucket);
         writer.leave(delta, 1, usize::from(record.is_removal()));
-        Ok((Some(answer), lsn))
+        Ok(Written { changed: true, answer, lsn })
     }
 
     /// Returns whether the table has no pairs. Free.

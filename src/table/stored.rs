@@ -41,6 +41,6 @@ impl Table {
         if !referred {
             self.buckets.free_extent(&extent);
         }
-        Ok(Some(put?.1))
+        Ok(Some(put?.lsn))
     }
 }

@@ -23,6 +23,16 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::pager::wal::{Log, Lsn, PiecesNumber, Room, Short};
 use std::borrow::BorrowMut;
 
+/// The outcome of a write.
+pub(super) struct Written {
+    /// Whether it changed anything.
+    pub changed: bool,
+    /// What its edit returned; 0 if it changed nothing. An option would take a comparison.
+    pub answer: usize,
+    /// The log position to wait for.
+    pub lsn: Lsn,
+}
+
 /// A writer inside the gate, with room in the log for its record if changes are logged.
 pub(super) struct Writer<'t> {
     /// First, so that it is dropped first: unused room must be returned before the writer leaves the gate. The next
@@ -133,14 +143,16 @@ impl<'t> Writer<'t> {
     /// Assembles a short record before the bucket is latched: the processor does it while the bucket is fetched from
     /// memory. `None` for a long record, and if nothing is logged.
     #[inline(always)]
-    pub(super) fn put_together<'s>(
-        &self,
-        record: WalRecord<'_>,
-        place: &'s mut Option<Short>,
-    ) -> Option<&'s mut Short> {
+    pub(super) fn put_together<'s>(&self, record: WalRecord<'_>, place: &'s mut Short) -> Option<&'s mut Short> {
         let room = self.room.as_ref()?;
         let (kind, key, rest) = record.parts();
-        room.put_together(kind, &body(key, rest, &mut Default::default()), place.insert(Short::new()))
+        room.put_together(kind, &body(key, rest, &mut Default::default()), place)
+    }
+
+    /// Whether its change is logged.
+    #[inline]
+    pub(super) fn logs(&self) -> bool {
+        self.room.is_some()
     }
 
     /// Logs a change that was made. The caller still holds the latch of its bucket. An error poisons the handle: the

@@ -8,6 +8,7 @@ use super::sink::Sink;
 use super::{FrameRef, Word};
 use crate::pager::interleave::step;
 use crate::racing;
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::atomic::{Ordering::*, fence};
 
@@ -28,15 +29,42 @@ pub(crate) struct OptimisticRead<'a> {
     before: Word,
 }
 
-impl OptimisticRead<'_> {
-    /// Three words of eight bytes, from `at` on; and a function that returns run `i` of `COUNT` runs of 32 bytes, as
-    /// two numbers of sixteen bytes. The runs start at `at + OFFSET`. All are little-endian. `None` if they would
-    /// exceed the frame.
+/// `COUNT` runs of 32 bytes of a frame, not yet loaded.
+pub(crate) struct RunsRead<'a, const COUNT: usize> {
+    /// In the frame, and so are all runs.
+    start: *const u8,
+    frame: PhantomData<&'a ()>,
+}
+
+impl<const COUNT: usize> RunsRead<'_, COUNT> {
+    /// Run `RUN`, as two numbers of sixteen bytes.
+    #[inline(always)]
+    pub(crate) fn fixed<const RUN: usize>(&self) -> [u128; 2] {
+        const { assert!(RUN < COUNT) };
+        if RUN == 2 {
+            step(); // between two loads of one read
+        }
+        // SAFETY: within the frame (`words_and_runs`), see `OptimisticRead::load8`.
+        unsafe { racing::load32::<RUN>(self.start) }
+    }
+
+    /// Run `run`, as two numbers of sixteen bytes.
+    #[inline(always)]
+    pub(crate) fn any(&self, run: usize) -> [u128; 2] {
+        assert!(run < COUNT);
+        // SAFETY: as above.
+        unsafe { racing::load32::<0>(self.start.add(32 * run)) }
+    }
+}
+
+impl<'a> OptimisticRead<'a> {
+    /// Three words of eight bytes, from `at` on, and `COUNT` runs of 32 bytes, which start at `at + OFFSET`. All are
+    /// little-endian. `None` if they would exceed the frame.
     #[inline]
     pub(crate) fn words_and_runs<const OFFSET: usize, const COUNT: usize>(
         &self,
         at: usize,
-    ) -> Option<([u64; 3], impl Fn(usize) -> [u128; 2])> {
+    ) -> Option<([u64; 3], RunsRead<'a, COUNT>)> {
         const { assert!(OFFSET + 32 * COUNT >= 24 && OFFSET + 32 * COUNT <= FRAME_BYTES_MIN) };
         // Frames are at least that long (`Pool::new`).
         if at > self.frame.bytes - (OFFSET + 32 * COUNT) {
@@ -47,15 +75,7 @@ impl OptimisticRead<'_> {
         // SAFETY: as in `load8`; here and below within the bytes compared above.
         let words = unsafe { racing::load24(address.add(at)) };
         step();
-        let run = move |i| {
-            assert!(i < COUNT);
-            if i == 2 {
-                step(); // between two loads of one read
-            }
-            // SAFETY: as above.
-            unsafe { racing::load32(address.add(at + OFFSET + 32 * i)) }
-        };
-        Some((words, run))
+        Some((words, RunsRead { start: address.wrapping_add(at + OFFSET), frame: PhantomData }))
     }
 
     /// The eight bytes from `at` on, little-endian.

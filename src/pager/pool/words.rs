@@ -230,8 +230,10 @@ impl Bytes for FrameBytes<'_> {
 
     #[inline(always)]
     fn add_to_half_words(&mut self, range: Range<usize>, n: u32) {
-        assert!(range.start <= range.end && range.end <= self.len && range.len().is_multiple_of(HALF));
-        let odd = range.len() % 16;
+        assert!(range.start <= range.end && range.end <= self.len);
+        let len = range.end - range.start;
+        assert!(len.is_multiple_of(HALF));
+        let odd = len % 16;
         let fours = range.start + odd;
         if odd > 0 {
             step();
@@ -260,7 +262,7 @@ impl Bytes for FrameBytes<'_> {
     }
 
     fn fill(&mut self, range: Range<usize>, byte: u8) {
-        const CHUNK: usize = 64;
+        const CHUNK: usize = 512;
         let chunk = [byte; CHUNK];
         let mut at = range.start;
         while at < range.end {
