@@ -17,7 +17,7 @@ use std::ops::Range;
 
 impl Table {
     /// Removes `from` and stores its value under `to`, replacing any earlier value. O(1), however long the value is.
-    /// Returns `false`, with nothing changed, if the value has to be copied or there is none.
+    /// Returns `false` and changes nothing if `from` is absent or its value has to be copied.
     ///
     /// Other writers wait. A reader may find the value under both keys.
     ///
@@ -58,11 +58,11 @@ impl Table {
         Ok(edited.map_or(Delta::default(), |(delta, _)| delta))
     }
 
-    /// Stores under `key` a value of `len` bytes, which `read` appends to its buffer range by range. Returns `false`,
-    /// with nothing changed, if the value has to be stored as a whole, or if `read` appended another number of bytes.
+    /// Stores under `key` a value of `len` bytes, which `read` appends to its buffer range by range. Returns `false`
+    /// and changes nothing if the value has to be stored as a whole, or if `read` appends another number of bytes.
     ///
     /// # Errors
-    /// The errors of [`put`](Self::put); those of `read`.
+    /// The errors of [`put`](Self::put) and of `read`.
     #[doc(hidden)] // the server's
     pub fn put_parts(
         &self,

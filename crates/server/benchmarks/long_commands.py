@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Processor time of long commands, and how long another client waits meanwhile: Splitpoint and Redis, in memory.
+"""Processor time of long commands, and the longest wait of another client during each: Splitpoint and Redis, in memory.
 
     long_commands.py [--rounds 3] [NAME=PROGRAM ...]
 
-NAME=PROGRAM is a server of ours, as for processor_time.py, whose servers this starts. Another client sends a GET
-each half millisecond; its longest wait is what the command holds others. Medians of several rounds.
+NAME=PROGRAM is a build of our server, started as in processor_time.py. Another client sends a GET each half
+millisecond. The figures are medians of several rounds. Not here: short commands (processor_time.py).
 """
 
 import argparse

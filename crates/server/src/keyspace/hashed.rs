@@ -297,7 +297,7 @@ impl LargeFields {
     /// Copies the value of `field` to `value`. Returns when it expires, 0: never; `None` if it is absent. One lookup.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// Returns the errors of [`splitpoint::Table::get`].
     pub(super) fn get(
         &self,
         pairs: &mut (impl Pairs + ?Sized),
@@ -317,7 +317,7 @@ impl LargeFields {
     /// end.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// Returns the errors of [`splitpoint::Table::get`].
     pub(super) fn scan(
         &self,
         pairs: &mut (impl Pairs + ?Sized),
@@ -352,7 +352,7 @@ impl LargeFields {
     /// Reads the segment of a field.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// Returns the errors of [`splitpoint::Table::get`].
     pub(super) fn read(&self, pairs: &mut dyn PairsMut, database: usize, field: &[u8]) -> Result<ReadSegment> {
         let (number, mut run) = (self.segment(self.hash(field)), Vec::new());
         let is_there = pairs.segment(database, self.id, number, &mut run)?;
