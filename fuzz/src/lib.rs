@@ -17,7 +17,7 @@ pub mod spt;
 pub mod targets;
 
 /// Memory that one input may have at once. The largest file of a target has some 200 KB, and what is put into it a few
-/// MB; a journal is written by the mebibyte.
+/// MB; a checkpoint is written by the mebibyte.
 pub const MEMORY_BYTES: usize = 64 << 20;
 
 /// A program's allocator: [`run`] sets its limit.

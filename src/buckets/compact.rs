@@ -22,7 +22,7 @@ use super::sizes::Totals;
 use crate::error::Result;
 use crate::linear;
 use crate::pager::interleave::{self, step};
-use crate::pager::pool::{lock_without_values, refuse_to_wait_with_values};
+use crate::pager::pool::{FrameNo, lock_without_values, refuse_to_wait_with_values};
 use crate::pager::words::Bytes;
 use crate::pager::{Destination, FRAME_UNITS};
 use std::ops::Range;
@@ -86,6 +86,29 @@ impl Buckets {
         let _structure = lock_without_values(&self.structure)?;
         let last = linear::group(self.view().max_bucket()).0.max(self.groups_in_first_frame());
         (last + 1..linear::GROUP_COUNT).try_for_each(|group| self.free_group_number(group))
+    }
+
+    /// Clears up to some hundred frames from `from` on that have only pages beyond the last bucket: zeros take no room
+    /// in the file. Returns where to continue.
+    pub(crate) fn clear_unused_pages(&self, from: FrameNo) -> Result<Option<FrameNo>> {
+        const AT_ONCE: u64 = 256;
+        let _structure = lock_without_values(&self.structure)?;
+        let (group, index) = linear::group(self.view().max_bucket());
+        if group <= self.groups_in_first_frame() {
+            return Ok(None);
+        }
+        let (start, page_bytes) = (self.groups[group].load(Relaxed), self.page_bytes as u64);
+        let frame_bytes = self.pager.frame_bytes();
+        let used_end = (start + (u64::from(index) + 1) * page_bytes).div_ceil(frame_bytes as u64);
+        let end = (start + u64::from(linear::group_len(group)) * page_bytes) / frame_bytes as u64;
+        let first = used_end.max(from.into());
+        for frame in first..end.min(first + AT_ONCE) {
+            let frame = frame as FrameNo; // of the table
+            if self.pager.frames().has_content(frame)? {
+                self.pager.write_fresh(frame)?.whole().fill(0..frame_bytes, 0);
+            }
+        }
+        Ok((first + AT_ONCE < end).then_some((first + AT_ONCE) as FrameNo))
     }
 
     /// Trims the overflow pages and extents of a bucket to the units they need.
@@ -159,8 +182,7 @@ impl Buckets {
         for reference in self.references(bucket.page())? {
             let Reference::ToExtent { from, found, form, extent } = reference else { continue };
             let capacity = self.units_for(extent.content_bytes());
-            // The log may refer to all of the extent.
-            if capacity >= extent.capacity || self.pager.values().is_referred_to(extent.unit) {
+            if capacity >= extent.capacity {
                 continue;
             }
             self.replace_reference(bucket, from, found, form, Extent { capacity, ..extent })?;

@@ -11,9 +11,9 @@ use super::linear_hash::Buckets;
 use super::page::{PAIR_IN_EXTENT, Record, VALUE_IN_EXTENT};
 use crate::error::Result;
 use crate::little_endian::{u32_at, u64_at};
+use crate::pager::FRAME_UNITS;
 use crate::pager::pool::refuse_to_wait_with_values;
 use crate::pager::words::Bytes;
-use crate::pager::{FRAME_UNITS, StoredValue};
 use std::ops::Range;
 
 /// Bytes of a reference to an extent.
@@ -161,26 +161,6 @@ impl Buckets {
         filled
     }
 
-    /// Writes `value` through to a new extent of the file, with the key if its record does not keep it. Returns `None`
-    /// if that is not allowed now, or if the pair fits in a page.
-    pub(crate) fn write_through(&self, key: &[u8], value: &[u8]) -> Result<Option<(Extent, StoredValue)>> {
-        if self.fits_inline(key, value.len()) {
-            return Ok(None);
-        }
-        let key = if self.keeps_key(key) { b"" } else { key };
-        let content_bytes = (key.len() + value.len()) as u64;
-        let capacity = self.units_for(content_bytes);
-        let Some(room) = self.pager.values().allocate_through(capacity, content_bytes)? else { return Ok(None) };
-        let (key_bytes, value_bytes) = (key.len() as u32, value.len() as u32); // lengths are checked on entry
-        let extent = Extent { unit: room.unit, capacity, key_bytes, value_bytes };
-        let address = room.unit * self.pager.unit_bytes() as u64;
-        if let Err(e) = self.pager.values().write_through(room, [key, value]) {
-            self.free_extent(&extent);
-            return Err(e);
-        }
-        Ok(Some((extent, StoredValue::new(address + key.len() as u64, value))))
-    }
-
     /// Writes `bytes` from byte `at` of the extent on, within its capacity.
     pub(super) fn write_extent(&self, extent: &Extent, at: u64, mut bytes: &[u8]) -> Result<()> {
         let frame_bytes = self.pager.frame_bytes();
@@ -195,7 +175,7 @@ impl Buckets {
             bytes = &bytes[here..];
             address += here as u64;
         }
-        self.pager.frames().refuse_lost_pages()
+        Ok(())
     }
 
     /// Passes bytes `at..at + len` of the extent to `use_part`, frame by frame, until it returns false. After an error
@@ -220,7 +200,7 @@ impl Buckets {
             }
             address += here;
         }
-        self.pager.frames().refuse_lost_pages()
+        Ok(())
     }
 
     /// Appends the value to `out`.
@@ -261,10 +241,6 @@ impl Buckets {
         let new = Extent { value_bytes: value.len() as u32, ..*extent };
         let units = self.units_for(new.content_bytes());
         if units > extent.capacity || units < extent.capacity / 2 {
-            return Ok(None);
-        }
-        // A replay of the log would read the old value there.
-        if self.pager.values().is_referred_to(extent.unit) {
             return Ok(None);
         }
         // A partial overwrite could not be undone. A thread that holds a value may be refused any latch, so it never
@@ -323,14 +299,10 @@ impl Buckets {
         self.free_units(extent.unit, extent.capacity);
     }
 
-    /// Frees units that nothing refers to any more, except perhaps the log. An error loses their space until the next
+    /// Frees units that nothing refers to any more. An error loses their space until the next
     /// compaction, but no pair, so it does not undo the change.
     pub(super) fn free_units(&self, unit: u64, len: u32) {
-        if self.pager.values().is_referred_to(unit) {
-            self.pager.allocator().free_at_checkpoint(unit, len);
-        } else {
-            let _ = self.pager.free(unit, len);
-        }
+        let _ = self.pager.free(unit, len);
     }
 }
 

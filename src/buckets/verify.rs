@@ -30,9 +30,6 @@ impl Buckets {
         };
         self.pager.frames().verify_sums(proceed, |frame, what| check.fault(format!("frame {frame}"), what))?;
         check.refer_to_fixed();
-        for (unit, len) in self.pager.allocator().quarantined() {
-            check.refer("space that a checkpoint frees", unit, u64::from(len));
-        }
         for number in 0..=self.view().max_bucket() {
             go_on(proceed)?;
             if let Err(e) = check.bucket(number) {

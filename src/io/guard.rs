@@ -12,11 +12,11 @@
 //!
 //! The log stores through such a mapping (`shared_mapping.rs`), and dictionaries are read through one (`window.rs`):
 //! copy, then check `failed`, and discard the copy if it is set. A `&[u8]` over a guarded mapping would be unsound, as
-//! its bytes can become zeros. Parts of a pool are mapped this way, too (`pager/pool/window_pages.rs`).
+//! its bytes can become zeros.
 #![expect(unsafe_code, reason = "mmap, sigaction")]
 #![expect(clippy::disallowed_types, reason = "the seam: beside real.rs, the operating system's side of it")]
 
-use super::{Memory, spare_mapping_bytes};
+use super::spare_mapping_bytes;
 use std::fs;
 use std::mem::{MaybeUninit, transmute};
 use std::os::fd::AsRawFd;
@@ -81,40 +81,6 @@ impl Guarded {
     }
 }
 
-/// Memory of the caller, over parts of which files are mapped. A fault there sets a flag, too.
-pub(super) struct GuardedMemory(&'static Entry);
-
-impl GuardedMemory {
-    /// `None` if the handler cannot be installed, or too many ranges are guarded.
-    pub(super) fn new(memory: Memory<'_>) -> Option<GuardedMemory> {
-        if !install() {
-            return None;
-        }
-        Entry::claim(memory.start.addr(), memory.bytes).map(GuardedMemory)
-    }
-}
-
-impl super::MemoryGuard for GuardedMemory {
-    fn failed(&self) -> bool {
-        compiler_fence(SeqCst);
-        self.0.failed.load(Acquire)
-    }
-}
-
-impl Drop for GuardedMemory {
-    fn drop(&mut self) {
-        self.0.release();
-    }
-}
-
-/// Whether there was ever a fault in any guarded mapping of this process.
-#[inline]
-pub(super) fn had_faults() -> bool {
-    // As in `failed`.
-    compiler_fence(SeqCst);
-    HAD_FAULTS.load(Acquire)
-}
-
 impl Drop for Guarded {
     fn drop(&mut self) {
         // First: another mapping may get these addresses as soon as they are free.
@@ -144,9 +110,6 @@ pub(super) fn page_bytes() -> usize {
 /// The maximum number of mappings at a time; further files are read and written with calls instead. A table has two, up
 /// to eight during a backup; a dictionary has one per shard.
 const MAPPINGS_MAX: usize = 4096;
-
-/// Set before the flag of the mapping.
-static HAD_FAULTS: AtomicBool = AtomicBool::new(false);
 
 static ENTRIES: [Entry; MAPPINGS_MAX] = [const { Entry::free() }; MAPPINGS_MAX];
 
@@ -257,7 +220,6 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, cont
 /// replaced sees the flag, which is set first.
 fn contain(address: usize) -> bool {
     let Some(entry) = ENTRIES.iter().find(|entry| entry.contains(address)) else { return false };
-    HAD_FAULTS.store(true, SeqCst);
     entry.failed.store(true, SeqCst);
     // SAFETY: errno is this thread's own.
     let errno = unsafe { libc::__errno_location() };

@@ -11,10 +11,8 @@ mod byte_locks;
 mod forks;
 #[cfg(target_os = "linux")]
 mod guard;
-mod guarded;
 mod idle;
 mod limits;
-mod memory;
 mod memory_limit;
 pub(crate) mod output;
 mod real;
@@ -32,9 +30,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 pub(crate) use forks::{forked_since, forks};
-pub(crate) use guarded::{had_faults, page_bytes};
 pub(crate) use idle::run_when_idle;
-pub(crate) use memory::{Memory, MemoryGuard, Over};
 pub(crate) use memory_limit::{memory_share_bytes, spare_mapping_bytes};
 pub(crate) use real::Disk;
 pub(crate) use waits::has_waited;
@@ -159,10 +155,6 @@ pub(crate) trait File: Send + Sync {
     fn set_len(&self, bytes: u64) -> Result<()>;
     /// Reserves disk space for the first `bytes` bytes, without changing the length.
     fn reserve(&self, bytes: u64) -> Result<()>;
-    /// Whether some of its bytes have no disk space yet. `false` if the system does not say.
-    fn has_holes(&self) -> Result<bool> {
-        Ok(false)
-    }
     /// Who may use the file, if the system says so.
     fn access(&self) -> Result<Option<Access>> {
         Ok(None)
@@ -234,11 +226,6 @@ pub(crate) trait File: Send + Sync {
     /// shorter, but has at least 4096 bytes. `None` if there are no mappings; then [`write_at`](Self::write_at) does
     /// the same, more slowly.
     fn map(&self, bytes: u64) -> Result<Option<Box<dyn Mapped>>>;
-    /// Maps the bytes from `offset` on over `memory`, in one step as seen by other threads. `false`, with nothing
-    /// changed, if there are no such mappings or the system refuses. Both ranges begin and end at page boundaries.
-    fn map_over(&self, _memory: Memory<'_>, _offset: u64, _over: Over) -> bool {
-        false
-    }
     /// Maps the whole file for reading; the file must never change. Failing reads raise no signals. `None` if there are
     /// no such mappings.
     fn window(&self) -> Result<Option<Box<dyn Window>>> {
@@ -366,13 +353,6 @@ pub(crate) fn remove_if_empty(storage: &dyn Storage, path: &Path, file: &dyn Fil
     }
 }
 
-/// Creates the file at `path` with the [`Access`] of `like`, because it will hold bytes of that file.
-pub(crate) fn create_beside(storage: &dyn Storage, path: &Path, like: &dyn File) -> Result<Box<dyn File>> {
-    let file = storage.create(path, PRIVATE)?;
-    take_access_of(file.as_ref(), like)?;
-    Ok(file)
-}
-
 /// Sets the [`Access`] of `file` to that of `like`, before anything is written to it.
 pub(crate) fn take_access_of(file: &dyn File, like: &dyn File) -> Result<()> {
     like.access()?.map_or(Ok(()), |access| file.take_access(access))
@@ -385,7 +365,7 @@ mod tests {
     #[test]
     fn a_sidecar_file_has_the_permissions_and_owner_of_its_table() {
         let directory = tempfile::tempdir().unwrap();
-        let [table, journal, log, old] = ["t", "t-ckpt", "t-log0", "t-log1"].map(|name| directory.path().join(name));
+        let [table, log, old] = ["t", "t-log0", "t-log1"].map(|name| directory.path().join(name));
         let file = Disk.open(&table, Mode::New).unwrap();
         let own = file.access().unwrap().unwrap();
         // Only root can give files away.
@@ -395,17 +375,15 @@ mod tests {
         });
         for access in accesses {
             file.take_access(access).unwrap();
-            let made = create_beside(&Disk, &journal, file.as_ref()).unwrap();
-            assert_eq!(made.access().unwrap(), Some(access));
             Disk.create(&old, 0o666).unwrap();
             for path in [&log, &old] {
                 let opened = open_locked(&Disk, path, PRIVATE).unwrap().unwrap();
                 take_access_of(opened.as_ref(), file.as_ref()).unwrap();
                 assert_eq!(opened.access().unwrap(), Some(access));
             }
-            [&journal, &log, &old].into_iter().for_each(|path| Disk.remove(path).unwrap());
+            [&log, &old].into_iter().for_each(|path| Disk.remove(path).unwrap());
         }
-        let private = Disk.create(&journal, PRIVATE).unwrap();
+        let private = Disk.create(&log, PRIVATE).unwrap();
         assert_eq!(private.access().unwrap().unwrap().permissions & 0o077, 0);
     }
 

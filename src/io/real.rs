@@ -5,11 +5,11 @@
     reason = "the seam: this file is the operating system's side of it"
 )]
 
+#[cfg(target_os = "linux")]
+use super::Window;
 use super::forks::forks;
 use super::limits::{Limited, limit};
 use super::{Access, File, Mapped, Mode, PERMISSIONS, Storage, View};
-#[cfg(target_os = "linux")]
-use super::{Memory, Over, Window};
 use std::fs;
 use std::io::{Error, ErrorKind, Result};
 #[cfg(target_os = "linux")]
@@ -343,12 +343,6 @@ impl File for RealFile {
         reserve(&self.file, bytes)
     }
 
-    fn has_holes(&self) -> Result<bool> {
-        const BLOCK_BYTES: u64 = 512; // of `st_blocks`, whatever the file system
-        let metadata = self.file.metadata()?;
-        Ok(metadata.blocks().saturating_mul(BLOCK_BYTES) < metadata.len())
-    }
-
     fn access(&self) -> Result<Option<Access>> {
         Ok(Some(Access::of(&self.file.metadata()?)))
     }
@@ -478,11 +472,6 @@ impl File for RealFile {
     #[cfg(target_os = "linux")]
     fn map(&self, bytes: u64) -> Result<Option<Box<dyn Mapped>>> {
         super::shared_mapping::map(&self.file, bytes)
-    }
-
-    #[cfg(target_os = "linux")]
-    fn map_over(&self, memory: Memory<'_>, offset: u64, over: Over) -> bool {
-        super::shared_mapping::map_over(&self.file, memory, offset, over)
     }
 
     #[cfg(target_os = "linux")]

@@ -11,8 +11,8 @@
 #![expect(unsafe_code, reason = "mmap")]
 #![expect(clippy::disallowed_types, reason = "the seam: beside real.rs, the operating system's side of it")]
 
+use super::Mapped;
 use super::guard::{Guarded, page_bytes};
-use super::{Mapped, Memory, Over};
 use crate::racing;
 use std::fs;
 use std::io::{Error, ErrorKind, Result};
@@ -54,32 +54,6 @@ fn is_exempt_from_copying(file: &fs::File) -> bool {
     let done = unsafe { libc::ioctl(file.as_raw_fd(), libc::FS_IOC_GETFLAGS, ptr::from_mut(&mut flags)) };
     // A file system without flags does not have this one either.
     done == 0 && flags & FS_NOCOW_FL != 0
-}
-
-/// Maps the bytes of `file` from `offset` on over `memory`; see [`File::map_over`](super::File::map_over).
-pub(super) fn map_over(file: &fs::File, memory: Memory<'_>, offset: u64, over: Over) -> bool {
-    let Ok(offset) = libc::off_t::try_from(offset) else { return false };
-    if over == Over::Shared && is_exempt_from_copying(file) {
-        return false;
-    }
-    let kind = match over {
-        Over::Shared => libc::MAP_SHARED,
-        Over::Private => libc::MAP_PRIVATE | libc::MAP_NORESERVE,
-    };
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: the range belongs to the maker of `memory`, and its content may be replaced, by the contract of its
-    // `new`.
-    let mapped = unsafe {
-        libc::mmap(memory.start.cast(), memory.bytes, access, kind | libc::MAP_FIXED, file.as_raw_fd(), offset)
-    };
-    if mapped == libc::MAP_FAILED {
-        return false;
-    }
-    // For file systems with large pages: one fault then prepares 2 MiB in a quarter of the time, as one entry of the
-    // processor's translation table. An error means that there are no large pages.
-    // SAFETY: advice about the mapping just made; it changes no content.
-    unsafe { libc::madvise(memory.start.cast(), memory.bytes, libc::MADV_HUGEPAGE) };
-    true
 }
 
 impl Mapped for Guarded {

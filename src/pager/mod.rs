@@ -4,7 +4,7 @@
 //! file is its face; its parts are in rooms, of which none knows it (docs/architecture.md, "The pager's rooms").
 //!
 //! ```text
-//! frame 0: header | 1: used units of zone 0 | 2: checksums of zone 0 | 3 ...: whatever is allocated
+//! frame 0: used units of zone 0 | 1 ...: whatever is allocated
 //! ```
 //!
 //! Every change of a frame goes through [`Pager::write`], which marks it dirty. Dirty frames reach the file only in a
@@ -22,7 +22,6 @@ mod load;
 mod open;
 pub(crate) mod pool;
 mod space;
-mod values;
 pub(crate) mod wal;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -32,12 +31,11 @@ use allocate::{Allocator, Kept};
 use checkpoint::Checkpointer;
 pub(crate) use checkpoint::lock::CheckpointGuard;
 use checkpoint::lock::CheckpointLock;
-use checkpoint::save_undo::UndoFiles;
 pub(crate) use checkpoint::{Frozen, copy};
 use file::TableFile;
 pub(crate) use file::create::Create;
-pub(crate) use file::header::{FIRST_FRAMES, HEADER_BYTES, ROOT_BYTES, ROOT_START};
-pub(crate) use file::map_frames::ZONE_FRAMES;
+pub(crate) use file::header::{HEADER_BYTES, ROOT_BYTES, ROOT_START};
+pub(crate) use file::map_frames::{FIRST_FRAMES, ZONE_FRAMES};
 pub(crate) use file::names::resolve;
 pub(crate) use file::random::random_u64;
 #[cfg(test)]
@@ -49,21 +47,18 @@ use pool::{FrameNo, FrameRef, Pool, ReadGuard, WriteGuard};
 pub(crate) use space::FRAME_UNITS;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use values::Values;
-pub(crate) use values::through::StoredValue;
-use values::through::Through;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use wal::Log;
 
 /// The frames of one table.
 pub(crate) struct Pager {
     frames: Frames,
     kept: Kept,
-    through: Through,
     /// `Some` for a file that is open for writing.
     log: Option<Log>,
     checkpoint_lock: Arc<CheckpointLock>,
-    undo: UndoFiles,
+    /// Whether the table is being closed: the next checkpoint is then its last one.
+    closing: AtomicBool,
     /// Whether this handle made the file.
     made: bool,
     /// Identifies this process, see `io::forks`.
@@ -87,11 +82,6 @@ impl Pager {
     #[inline]
     pub(crate) fn allocator(&self) -> Allocator<'_> {
         Allocator { frames: &self.frames, kept: &self.kept }
-    }
-
-    #[inline]
-    pub(crate) fn values(&self) -> Values<'_> {
-        Values { frames: &self.frames, allocator: self.allocator(), through: &self.through }
     }
 
     /// The write-ahead log of a file that is open for writing.
@@ -165,7 +155,7 @@ impl Pager {
     }
 
     pub(crate) fn has_file(&self) -> bool {
-        self.frames.file.handle.is_some() && !self.frames.file.scratch
+        self.frames.file.handle.is_some()
     }
 
     /// An error about this file's content.
@@ -189,7 +179,7 @@ impl Pager {
     /// its own copy of.
     #[inline]
     pub(crate) fn is_forked(&self) -> bool {
-        forked_since(self.forks) && self.frames.file.handle.is_some()
+        forked_since(self.forks) && (self.has_file() || self.frames.spill.is_some())
     }
 
     /// # Errors
@@ -244,15 +234,13 @@ impl Pager {
         }
     }
 
-    /// From here on values go to the file only with checkpoints.
-    #[cfg(test)]
-    pub(crate) fn stop_writing_through(&self) {
-        self.frames.file.stop_taking_values();
-    }
-
     pub(crate) fn checkpointer(&self) -> Checkpointer<'_> {
-        let (allocator, values) = (self.allocator(), self.values());
-        Checkpointer { frames: &self.frames, allocator, values, log: self.log.as_ref(), undo: &self.undo }
+        Checkpointer {
+            frames: &self.frames,
+            allocator: self.allocator(),
+            log: self.log.as_ref(),
+            closing: &self.closing,
+        }
     }
 
     /// Allocates `len` units: within one frame if fewer than [`FRAME_UNITS`], else from the start of a frame on.
@@ -271,7 +259,7 @@ impl Pager {
         self.allocator().free(unit, len)
     }
 
-    /// The header and the map frames: (first, count).
+    /// The map frames: (first, count).
     pub(crate) fn fixed_frames(&self) -> impl Iterator<Item = (FrameNo, u32)> {
         self.frames.file.maps.fixed()
     }
@@ -286,8 +274,8 @@ impl Pager {
         self.frames.blocks.as_ref().map_or(Ok(()), |blocks| blocks.shorten(&self.frames.file, true))
     }
 
-    /// Removes what was saved for readers that are gone.
-    pub(crate) fn remove_undo(&self) {
-        self.undo.remove_unneeded(&self.frames.file);
+    /// Called before the last checkpoint of a table that is being closed: the file is then cut to what it needs.
+    pub(crate) fn begin_closing(&self) {
+        self.closing.store(true, Relaxed);
     }
 }

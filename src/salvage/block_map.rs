@@ -1,4 +1,4 @@
-//! The block map of a damaged file of blocks, as far as it can be read or found.
+//! The block map of a damaged file, as far as it can be read or found.
 //!
 //! ```text
 //! leaf     proved   the header leads to it
@@ -9,8 +9,9 @@
 //!          damaged  anything else
 //! ```
 //!
-//! If a leaf is lost, or one was found that lacks frames, the blocks that no leaf names are frames too, *loose* ones,
-//! numbered from the table's last frame on: they can be searched for pages, and nothing can refer to them.
+//! If a leaf is lost, or one was found that may not be the last one or lacks frames, the blocks that no leaf names are
+//! frames too, *loose* ones, numbered from the table's last frame on: they can be searched for pages, and nothing can
+//! refer to them.
 //!
 //! The file's length bounds the number of leaves, and those bound the number of frames.
 //!
@@ -20,7 +21,7 @@ use super::State;
 use crate::io::File;
 use crate::pager::blocks::room::BlockSet;
 use crate::pager::blocks::tree::{Kind, LoneNode, NodeId, descend, fanout, parse_node, parse_upper};
-use crate::pager::file::block_header::{BlockHeader, Entry, HEADER_BLOCKS};
+use crate::pager::file::headers::{CheckpointHeader, Entry, HEADER_BLOCKS};
 use crate::pager::file::sums::frame_sum;
 use crate::pager::pool::FrameNo;
 use std::cmp::Reverse;
@@ -63,7 +64,7 @@ pub(super) struct BlockMap {
     /// Frames of the table, without those at its end that the file has no room for.
     frame_count: u32,
     leaves: Vec<Leaf>,
-    /// Whether a leaf that was found does not fit all its frames.
+    /// Whether a leaf that was found is older than the header or another node, or does not fit all its frames.
     is_partial: bool,
     /// The leaves read most recently.
     read: HashMap<u32, Arc<[Entry]>>,
@@ -138,7 +139,12 @@ impl BlockMap {
     }
 
     /// The map that a header leads to.
-    pub(super) fn of_header(blocks: Blocks<'_>, header: &BlockHeader, is_current: bool, notes: &mut Notes) -> BlockMap {
+    pub(super) fn of_header(
+        blocks: Blocks<'_>,
+        header: &CheckpointHeader,
+        is_current: bool,
+        notes: &mut Notes,
+    ) -> BlockMap {
         let mut map = Self::empty(blocks, header.table.table_id);
         (map.checkpoint, map.is_current) = (header.table.sequence, is_current);
         map.frame_count = header.table.frame_count;
@@ -190,7 +196,7 @@ impl BlockMap {
         let mut map = Self::empty(blocks, table_id);
         map.leaves = vec![Leaf::Lost; last as usize + 1];
         map.frame_count = (last + 1) * map.fanout;
-        map.find(blocks, &leaves, &mut Vec::new());
+        map.find(blocks, found, &mut Vec::new());
         Some(map)
     }
 
@@ -213,6 +219,10 @@ impl BlockMap {
 
     /// Replaces lost leaves by those that were found.
     pub(super) fn find(&mut self, blocks: Blocks<'_>, found: &[FoundNode], notes: &mut Notes) {
+        let own = found.iter().filter(|found| found.node.table_id == self.table_id);
+        let newest = own.map(|found| found.node.checkpoint).max().unwrap_or(0);
+        // The header's, if there is one.
+        let newest = if self.checkpoint < u64::MAX { self.checkpoint } else { newest };
         let mut found = blocks.leaves_of(found);
         found.retain(|leaf| leaf.node.table_id == self.table_id && leaf.node.checkpoint <= self.checkpoint);
         found.sort_by_key(|leaf| (leaf.node.id.number, Reverse(leaf.node.checkpoint)));
@@ -223,7 +233,7 @@ impl BlockMap {
             };
             let (fits, fits_all) = blocks.fit(&leaf);
             if fits {
-                self.is_partial |= !fits_all;
+                self.is_partial |= !fits_all || leaf.node.checkpoint < newest;
                 *place = Leaf::Found(Entry { block: leaf.block, sum: leaf.node.sum });
                 let (first, last) = (number * self.fanout, number * self.fanout + (self.fanout - 1));
                 let checkpoint = leaf.node.checkpoint;
@@ -234,7 +244,7 @@ impl BlockMap {
         }
     }
 
-    /// Whether a leaf is lost, or one was found that lacks frames.
+    /// Whether a leaf is lost, or one was found that may lack frames.
     pub(super) fn lacks_leaves(&self) -> bool {
         self.leaves.contains(&Leaf::Lost) || self.leaves.is_empty() || self.is_partial
     }
@@ -321,7 +331,7 @@ impl BlockMap {
             let computed = frame_sum(frame, bytes);
             if computed != entry.sum {
                 let (block, stored) = (entry.block, entry.sum);
-                let what = format!("in block {block}: checksum mismatch, stored {stored:08x}, computed {computed:08x}");
+                let what = format!("checksum mismatch in block {block}, stored {stored:08x}, computed {computed:08x}");
                 return State::Damaged(what);
             }
         }

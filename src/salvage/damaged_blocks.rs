@@ -1,4 +1,4 @@
-//! Salvage of files of blocks: what comes out of damaged ones, and that nothing wrong is called verified.
+//! Salvage of files that were damaged block by block: what comes out, and that nothing wrong is called verified.
 //!
 //! The values of a key are known from each checkpoint on. A verified pair must be one of the last checkpoint; another
 //! must be one of any.
@@ -8,7 +8,7 @@ use crate::io::simulated::{Simulated, State};
 use crate::io::{Mode, Storage};
 use crate::pager::HEADER_BYTES;
 use crate::pager::blocks::tree::{Kind, LoneNode, NodeId, encode_node, fanout};
-use crate::pager::file::block_header::{BlockHeader, Entry};
+use crate::pager::file::headers::{CheckpointHeader, Entry};
 use crate::pager::file::sums::frame_sum;
 use crate::random::Random;
 use crate::table::{Table, TableOptions};
@@ -22,7 +22,7 @@ const BLOCK: usize = 4096;
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A file of blocks and what it contains.
+/// A table's file and what it contains.
 struct Sample {
     file: Vec<u8>,
     pairs: Pairs,
@@ -33,7 +33,6 @@ struct Sample {
 
 fn options(disk: &Simulated, page_bytes: u32) -> TableOptions {
     let mut options = TableOptions::new().page_bytes(page_bytes).seed(1).log_bytes(1 << 30);
-    options.blocks = true;
     options.storage = Arc::new(disk.clone());
     options
 }
@@ -130,11 +129,11 @@ impl Sample {
 }
 
 /// The last header of a file.
-fn header(file: &[u8]) -> BlockHeader {
+fn header(file: &[u8]) -> CheckpointHeader {
     let mut state = State::default();
     state.add_file(Path::new(PATH), file);
     let file = Simulated::new(state).open(Path::new(PATH), Mode::Read).unwrap();
-    BlockHeader::newest_whole(file.as_ref()).unwrap().0
+    CheckpointHeader::newest_whole(file.as_ref()).unwrap().0
 }
 
 /// Block and content of each node, all checkpoints'.

@@ -3,7 +3,7 @@
 //! ```text
 //! header intact   each bucket: its page, its overflow pages, the extents of its pairs            by_header, here
 //! header damaged  every frame: the primary pages, recognized by their layout, and what they refer to  scattered.rs
-//!                 also in a file of blocks if a part of its map is lost                               block_map.rs
+//!                 if a part of the block map is lost, the nodes of it that are found                block_map.rs
 //! ```
 //!
 //! A pair is **verified** if the checksum of every frame it is in matches, it is known to be current, and its key
@@ -113,8 +113,8 @@ impl SalvageReport {
 /// lost. `take` can stop it.
 ///
 /// Reads a file with an intact header about once. Any other file is read about three times, with an index of the pairs
-/// in an unlinked temporary file. Pairs come in no particular order. A complete checkpoint journal next to the file is
-/// read too; nothing is changed. For a table with a user's own hash function use [`TableOptions::salvage`].
+/// in an unlinked temporary file. Pairs come in no particular order. Nothing is changed. For a table with a user's own
+/// hash function use [`TableOptions::salvage`].
 ///
 /// # Errors
 /// [`ErrorKind::NotATable`] if nothing in the file looks like part of a table; [`ErrorKind::Version`];
@@ -252,7 +252,7 @@ impl<'a> Salvage<'a> {
         self.lose("write-ahead log", format!("{what}, which are not salvaged; an open of the table replays them"))
     }
 
-    /// Reports the faults found in checksums and the journal.
+    /// Reports the faults found in the block map.
     fn report_notes(&mut self) -> Flow {
         if self.quiet {
             return Flow::Continue(());
@@ -278,13 +278,6 @@ impl<'a> Salvage<'a> {
             (self.take)(Salvaged::Types(&plan.root.types))?;
         }
         let all = u64::from(plan.root.max_bucket) + 1;
-        let frames = self.file.frame_count();
-        if let Some(first) = self.file.first_absent() {
-            self.report_fault(
-                format!("frame {first}"),
-                format!("the file ends before it, {} of {frames} frames are missing", frames - first),
-            )?;
-        }
         let mut bytes = Vec::new();
         let (mut bucket, mut frames) = (0, 0u64);
         while bucket < all {
@@ -359,7 +352,7 @@ impl<'a> Salvage<'a> {
 /// In an intact table one reference leads to each byte; in a damaged one several may.
 fn reach_of(file: &DamagedFile) -> u64 {
     const TIMES: u64 = 4;
-    file.table_bytes().saturating_mul(TIMES)
+    file.file_bytes().saturating_mul(TIMES)
 }
 
 /// A 128-bit hash of a key: two keys do not collide by chance.
@@ -440,6 +433,7 @@ fn not_a_table(path: &Path, what: &str) -> Error {
 #[allow(clippy::disallowed_methods, reason = "tests copy files")]
 mod tests {
     use super::*;
+    use crate::table::Table;
     use std::path::PathBuf;
 
     /// A copy of all files in a directory, as they are after the process is killed.
@@ -454,20 +448,10 @@ mod tests {
         (copy, path)
     }
 
-    fn open(path: &Path, blocks: bool) -> crate::table::Table {
-        let mut options = TableOptions::new();
-        options.blocks = blocks;
-        options.open(path).unwrap()
-    }
-
     #[test]
     fn changes_in_the_log_are_counted_as_missing() {
-        [false, true].into_iter().for_each(count_changes_in_the_log);
-    }
-
-    fn count_changes_in_the_log(blocks: bool) {
         let directory = tempfile::tempdir().unwrap();
-        let table = open(&directory.path().join("t.spt"), blocks);
+        let table = Table::open(directory.path().join("t.spt")).unwrap();
         let salvaged = || {
             let (_copy, path) = killed(directory.path());
             let mut faults = Vec::new();
@@ -492,13 +476,9 @@ mod tests {
 
     #[test]
     fn the_types_of_a_typed_table_come_before_its_pairs() {
-        [false, true].into_iter().for_each(types_come_before_pairs);
-    }
-
-    fn types_come_before_pairs(blocks: bool) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t.spt");
-        let table = open(&path, blocks);
+        let table = Table::open(&path).unwrap();
         table.typed::<u64, str>().unwrap().put(&7, "alice").unwrap();
         table.compact().unwrap();
         table.close().unwrap();

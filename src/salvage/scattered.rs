@@ -1,7 +1,7 @@
 //! Salvage without a header, or with a part of the block map lost: primary pages are recognized by their layout.
 //!
 //! ```text
-//! survey    all bytes: for each legal page size, is there a page at each multiple of it? And find checksum frames
+//! survey    all bytes: for each legal page size, is there a page at each multiple of it? And find nodes
 //! index     all frames: for each key, where its most trustworthy pair is, in a table that spills to disk
 //! give      all frames again: return each pair that the index chose
 //! ```
@@ -14,11 +14,11 @@
 //! A file has more pages than its table: when groups of buckets are moved, the old pages stay in free frames until
 //! those are reused. The map of used units identifies such pages, if the map is proved. Otherwise a key may be found
 //! twice, with two values. Then the more trustworthy one is returned: first those with a matching checksum and map,
-//! then those with only a matching checksum, then the rest. Of two equally trustworthy ones the first is returned. The
-//! conflict is reported.
+//! then those with only a matching checksum, then the rest. Of two equally trustworthy ones the first whose value is
+//! readable is returned. The conflict is reported.
 
 use super::block_map::FoundNode;
-use super::damaged_file::{UsedMap, is_sum_frame};
+use super::damaged_file::UsedMap;
 use super::walk::{Candidate, Primary};
 use super::{Flow, Plan, Salvage, State, fingerprint, hash_of, not_a_table, reach_of};
 use crate::buckets::PAGE_BYTES;
@@ -26,11 +26,9 @@ use crate::buckets::page::{self, PAIR_IN_EXTENT};
 use crate::error::{Error, Result, quote};
 use crate::linear;
 use crate::pager::blocks::tree::LoneNode;
-use crate::pager::file::block_header::READS_BLOCKS;
 use crate::pager::pool::FrameNo;
-use crate::pager::{FIRST_FRAMES, FRAME_BYTES_MIN, HEADER_BYTES, ROOT_BYTES, ROOT_START, ZONE_FRAMES};
+use crate::pager::{FIRST_FRAMES, FRAME_BYTES_MIN, HEADER_BYTES, ROOT_BYTES, ROOT_START};
 use crate::table::{Table, TableOptions};
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Legal page sizes are 512 << 0 to 512 << 7.
@@ -43,9 +41,7 @@ const _: () = assert!(SMALLEST << (SIZES - 1) == *PAGE_BYTES.end() as usize);
 struct Survey {
     /// Pages with pairs, by size.
     pages: [u64; SIZES],
-    /// Possible checksum frames, by the size of a frame, from `FRAME_BYTES_MIN` on.
-    sum_frames: BTreeMap<usize, Vec<FrameNo>>,
-    /// Nodes of files of blocks.
+    /// Nodes of block maps.
     nodes: Vec<FoundNode>,
 }
 
@@ -116,17 +112,17 @@ impl Salvage<'_> {
                 self.hash = headers.find_map(|header| hash_of(&header[ROOT_START..], self.options));
             }
         }
-        let frame_bytes = self.page_bytes.max(FRAME_BYTES_MIN);
-        let sum_frames = survey.sum_frames.remove(&frame_bytes).unwrap_or_default();
-        self.file.use_nodes(&survey.nodes, frame_bytes, !sum_frames.is_empty());
         match plan {
-            Ok(plan) if !self.file.lacks_leaves() => return Ok(self.by_header(plan)),
-            Ok(plan) => self.report.counted = self.file.is_current().then_some(plan.root.totals.pairs),
-            Err(_) => {}
+            Ok(plan) => {
+                self.file.complete_map(&survey.nodes);
+                if !self.file.lacks_leaves() {
+                    return Ok(self.by_header(plan));
+                }
+                self.report.counted = self.file.is_current().then_some(plan.root.totals.pairs);
+            }
+            Err(_) => self.file.lay_out(&survey.nodes, self.page_bytes.max(FRAME_BYTES_MIN)),
         }
-        if !self.file.search_loose() {
-            self.lay_out(&sum_frames);
-        }
+        self.file.search_loose();
         self.scattered(plan.as_ref().err())
     }
 
@@ -198,29 +194,6 @@ impl Salvage<'_> {
             }
         }
         Ok(Flow::Continue(()))
-    }
-
-    /// Sets the frame size, and finds the zone of each checksum frame.
-    fn lay_out(&mut self, sum_frames: &[FrameNo]) {
-        let frame_bytes = self.page_bytes.max(FRAME_BYTES_MIN);
-        self.file.lay_out(frame_bytes, BTreeMap::new());
-        let zones = self.file.frame_count().div_ceil(ZONE_FRAMES);
-        let mut found = BTreeMap::new();
-        let mut last = None;
-        for &frame in sum_frames.iter().filter(|&&frame| frame != 2) {
-            // The pairs of a map group are adjacent, and a group starts with zone 2^k.
-            let after_last = last.filter(|&(f, _)| frame == f + 2).map(|(_, zone)| zone + 1);
-            let first_of_group = (0..u32::BITS).map(|k| 1 << k);
-            // If the first pair of a group is damaged, try some zones, but not millions.
-            const ZONES_TRIED: u32 = 64;
-            let likely = after_last.into_iter().chain(first_of_group).chain(1..ZONES_TRIED);
-            let mut likely = likely.filter(|zone| *zone < zones && !found.contains_key(zone));
-            if let Some(zone) = likely.find(|&zone| self.file.fits_zone(frame, zone)) {
-                found.insert(zone, frame);
-                last = Some((frame, zone));
-            }
-        }
-        self.file.lay_out(frame_bytes, found);
     }
 
     /// Reads all frames, to fill the index or to return the chosen pairs.
@@ -348,10 +321,11 @@ impl Salvage<'_> {
 /// Records where to read a key from, if this is the best source so far.
 fn note(index: &Table, rank: u8, candidate: &Candidate<'_>) -> Result<()> {
     let key = index_key(candidate.key);
-    if let Some(before) = index.get(&key)?
-        && Entry::parse(&before).rank >= rank
-    {
-        return Ok(());
+    if let Some(before) = index.get(&key)? {
+        let before = Entry::parse(&before);
+        if (before.rank, before.readable) >= (rank, candidate.value.is_some()) {
+            return Ok(());
+        }
     }
     let value = candidate.value.map(fingerprint);
     let entry =
@@ -381,13 +355,6 @@ impl Survey {
                 self.pages[size] += u64::from(page_there);
                 let offset = at + start as u64;
                 if page.len() >= FRAME_BYTES_MIN
-                    && let Ok(frame) = FrameNo::try_from(offset / page.len() as u64)
-                    && is_sum_frame(frame, page)
-                {
-                    self.sum_frames.entry(page.len()).or_default().push(frame);
-                }
-                if READS_BLOCKS
-                    && page.len() >= FRAME_BYTES_MIN
                     && let Ok(block) = u32::try_from(offset / page.len() as u64)
                     && let Some(node) = LoneNode::parse(page)
                 {
@@ -403,7 +370,7 @@ impl Survey {
         if pages > 0 {
             return Some(SMALLEST << size);
         }
-        let frame_bytes = *self.sum_frames.keys().next()?;
+        let frame_bytes = self.nodes.first()?.block_bytes;
         let fits = named.is_power_of_two() && named >= SMALLEST && named.max(FRAME_BYTES_MIN) == frame_bytes;
         Some(if fits { named } else { frame_bytes })
     }

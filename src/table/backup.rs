@@ -1,8 +1,8 @@
 //! Backups: a table in use copied to one complete file, and restored from it.
 //!
 //! ```text
-//! a handle that writes    a checkpoint, then a copy of the file, with no other checkpoint; writers continue. A copy
-//!                         from a file of blocks is that of a reader, which holds the checkpoint
+//! a handle that writes    a checkpoint, then a copy of it as a reader makes it, which holds the checkpoint; writers
+//!                         and further checkpoints continue
 //! a handle that reads     a copy of its checkpoint (`pager/checkpoint/copy.rs`); if it replayed changes from the log,
 //!                         its pairs are put into a new table
 //! a table in memory       its pairs are put into a new table; writers wait
@@ -21,8 +21,7 @@ use crate::fault::stopped;
 use crate::hash::HashKind;
 use crate::io::atomic::{AtomicFile, BACKUP, with_suffix};
 use crate::io::{File, Granted, Mode, PERMISSIONS, Storage};
-use crate::pager::copy::{HeldCopy, Target, copy_checkpoint, copy_file, copy_opened};
-use crate::pager::file::undo::remove_all_undo;
+use crate::pager::copy::{HeldCopy, Target, copy_checkpoint, copy_file};
 use crate::pager::resolve;
 use crate::pager::wal::has_segments;
 use std::ops::ControlFlow;
@@ -53,7 +52,7 @@ pub struct Backup<'f> {
 
 /// Suffixes of the files that belong to a table, in the order of their removal: see [`Backup::restore`].
 // These names are on disk.
-const SIDECARS: [&str; 9] = ["-log0", "-log1", "-log2", "-log3", "-log4", "-log5", "-log6", "-log7", "-ckpt"];
+const SIDECARS: [&str; 8] = ["-log0", "-log1", "-log2", "-log3", "-log4", "-log5", "-log6", "-log7"];
 
 impl Default for Backup<'_> {
     fn default() -> Self {
@@ -90,8 +89,8 @@ impl<'f> Backup<'f> {
 
     /// Copies an open table to `path`, as it is at one moment between two writes.
     ///
-    /// A table in a file is synced first. Its other threads continue during the copy, until they need a checkpoint.
-    /// Writers of a table in memory wait. A read-only handle copies the state that it shows.
+    /// A table in a file is synced first, and its other threads continue during the copy. Writers of a table in memory
+    /// wait. A read-only handle copies the state that it shows.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] if a file exists at `path` and may not be replaced; [`ErrorKind::Locked`] if that
@@ -104,7 +103,7 @@ impl<'f> Backup<'f> {
         if table.pager.is_read_only() && table.replayed() == 0 {
             return self.replace(Some(table.pager.path()), path, |progress, new| {
                 let mut step = |done, all| progress(done, all).is_continue();
-                copy_opened(table.pager.frames(), &mut target_of(new, &mut step))
+                copy_checkpoint(table.pager.frames(), &mut target_of(new, &mut step))
             });
         }
         if table.pager.is_read_only() || !table.pager.has_file() {
@@ -157,13 +156,22 @@ impl<'f> Backup<'f> {
     /// [`ErrorKind::Corrupt`] if the backup has a fault, with nothing changed; else the errors of
     /// [`save_file`](Self::save_file), with [`ErrorKind::Locked`] also if the table is open for writing.
     pub fn restore(&mut self, backup: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<()> {
+        self.restore_checked(backup.as_ref(), path.as_ref()).map_err(|e| match e.kind() {
+            ErrorKind::Corrupt => {
+                e.with_hint("Nothing was restored. Take another backup, or salvage what can still be read.")
+            }
+            _ => e,
+        })
+    }
+
+    fn restore_checked(&mut self, backup: &Path, path: &Path) -> Result<()> {
         let storage = self.options.storage.clone();
-        let backup = &resolve(storage.as_ref(), backup.as_ref())?;
+        let backup = &resolve(storage.as_ref(), backup)?;
         let options = self.options.clone().read_only(true);
         let has_log = self.has_log(backup);
         // Reports what is wrong with the backup before anything is copied.
         drop(options.clone().open(backup)?);
-        self.replace(Some(backup), path.as_ref(), |progress, new| {
+        self.replace(Some(backup), path, |progress, new| {
             let copied = if has_log {
                 // Somebody has written to the backup, and its file alone lacks that.
                 save_pairs_to(&options.clone().open(backup)?, &storage, 0, progress, new)?
@@ -179,8 +187,7 @@ impl<'f> Backup<'f> {
             let faults = options.open(new.unfinished_path())?.verify()?;
             let Some(first) = faults.first() else { return Ok(true) };
             let shown = backup.display();
-            Err(Error::corrupt(format!("{shown}: {} faults, the first: {first}. Nothing was restored", faults.len()))
-                .with_hint("Take another backup, or salvage what can still be read."))
+            Err(Error::corrupt(format!("{shown}: {} faults, the first: {first}", faults.len())))
         })
     }
 
@@ -201,7 +208,7 @@ impl<'f> Backup<'f> {
         fill: impl FnOnce(&mut dyn FnMut(u64, u64) -> ControlFlow<()>, &AtomicFile) -> Result<bool>,
     ) -> Result<()> {
         let storage = self.options.storage.clone();
-        // The target of a link is replaced, not the link: the log and journal to remove are next to the target.
+        // The target of a link is replaced, not the link: the log to remove is next to the target.
         let path = &resolve(storage.as_ref(), path)?;
         // The lock is held to the end. Otherwise a process could open the old file for writing, and would then write to
         // a file without a name.
@@ -324,25 +331,21 @@ fn target_of<'a>(new: &'a AtomicFile, step: &'a mut dyn FnMut(u64, u64) -> bool)
     Target { file: new.file().as_ref(), path: new.unfinished_path(), step }
 }
 
-/// Removes the logs and the journal of the table at `path`, which is about to be replaced by a complete and durable
-/// file.
+/// Removes the log of the table at `path`, which is about to be replaced by a complete and durable file.
 ///
-/// An old journal or log must never stay next to the new file: an open would use it (a journal's checkpoint number may
-/// match). So they are removed, the removal is made durable, and then the new file is renamed. A crash in between
-/// leaves the old file without them. It may have lost its last changes, but was about to be replaced: restore again.
-/// The logs are removed before the journal, because they apply on top of it: a crash in between leaves a complete
-/// checkpoint.
+/// An old log must never stay next to the new file: an open may use it. So it is removed, the removal is made durable,
+/// and then the new file is renamed. A crash in between leaves the old file without it. It may have lost its last
+/// changes, but was about to be replaced: restore again.
 fn remove_sidecars(storage: &dyn Storage, path: &Path) -> Result<()> {
     let sidecars = SIDECARS.map(|sidecar| with_suffix(path, sidecar));
     sidecars.iter().try_for_each(|sidecar| refuse_if_in_use(storage, sidecar))?;
-    remove_all_undo(storage, path)?;
     for sidecar in sidecars {
         storage.remove(&sidecar).map_err(|e| Error::io(&sidecar, "remove", e))?;
     }
     storage.sync_names(path).map_err(|e| Error::io(path, "sync the directory of", e))
 }
 
-/// Fails if a table that had this name before, and is still open under another name, writes the log or journal at
+/// Fails if a table that had this name before, and is still open under another name, writes the file of a log at
 /// `path`.
 fn refuse_if_in_use(storage: &dyn Storage, path: &Path) -> Result<()> {
     let locked = match storage.open(path, Mode::Read) {

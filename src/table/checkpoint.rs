@@ -14,7 +14,6 @@
 //! Source: docs/architecture.md, "Checkpoint". Not here: writing it (`pager/checkpoint/`), the log (`pager/wal`).
 
 use super::handle::Table;
-use super::options::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{event, warn_if_slow};
 use crate::pager::interleave::spawn;
@@ -27,8 +26,8 @@ use std::time::Instant;
 impl Table {
     /// Makes all earlier writes durable.
     ///
-    /// With [`Durability::Os`] and [`Durability::Sync`] it syncs the log, and before that the file if the log refers to
-    /// values there. With [`Durability::None`], or after an open that replayed such values, it writes a checkpoint.
+    /// With [`Durability::Os`](crate::Durability) and [`Durability::Sync`](crate::Durability) it syncs the log, with
+    /// [`Durability::None`](crate::Durability) it writes a checkpoint.
     ///
     /// # Examples
     /// ```
@@ -53,12 +52,7 @@ impl Table {
         self.pager.refuse_if_poisoned()?;
         self.pager.file().refuse_if_cut()?;
         match self.pager.log().filter(|log| log.is_on()) {
-            // The values that replayed records refer to may be only in the cache.
-            Some(_) if self.pager.values().has_replayed_references() => self.checkpoint(),
-            Some(log) => {
-                self.pager.values().sync()?;
-                log.sync().inspect_err(|e| self.pager.poison(e.message()))
-            }
+            Some(log) => log.sync().inspect_err(|e| self.pager.poison(e.message())),
             None if self.pager.frames().is_clean() => Ok(()),
             None => {
                 // Another thread's checkpoint may be in flight: waiting for the lock waits for its end.
@@ -71,8 +65,9 @@ impl Table {
 
     /// Makes all writes durable and closes the table.
     ///
-    /// The handle is gone even after an error. The next open replays the log; with [`Durability::None`] the writes
-    /// since the last [`sync`](Self::sync) are lost. To be able to retry after an error, call `sync` first.
+    /// The handle is gone even after an error. The next open replays the log; with
+    /// [`Durability::None`](crate::Durability) the writes since the last [`sync`](Self::sync) are lost. To be able to
+    /// retry after an error, call `sync` first.
     ///
     /// # Examples
     /// ```
@@ -104,9 +99,7 @@ impl Table {
             return Ok(());
         }
         let closed = self.write_last_checkpoint();
-        self.pager.remove_undo();
         event!(debug, "{}: closed", self.pager.path().display());
-        self.pager.file().release_reserved();
         closed
     }
 
@@ -116,7 +109,7 @@ impl Table {
         self.pager.refuse_if_poisoned()?;
         self.pager.file().refuse_if_cut()?;
         if !self.pager.frames().is_clean() {
-            self.pager.values().begin_closing();
+            self.pager.begin_closing();
             if let Some(log) = self.pager.log() {
                 log.begin_closing();
             }
@@ -162,23 +155,18 @@ impl Table {
 
     /// A full disk is reported here, with nothing changed.
     pub(super) fn freeze_frames(&self, log_bytes: u64) -> Result<Frozen> {
-        let room = self.pager.checkpointer().reserve_checkpoint()?;
+        self.pager.checkpointer().reserve_checkpoint()?;
         let _alone = self.gate.close()?;
         self.pager.refuse_if_poisoned()?;
         let types = self.types.lock().expect("no panic while held").names.clone();
-        self.pager.checkpointer().freeze(&self.buckets.root(self.gate.totals(), types).encode(), log_bytes, room)
+        self.pager.checkpointer().freeze(&self.buckets.root(self.gate.totals(), types).encode(), log_bytes)
     }
 
     /// Called after a write: makes a checkpoint if one is due.
     #[inline(always)]
     pub(super) fn checkpoint_if_due(&self) {
-        // Installing a checkpoint at an open costs as much as writing its journal.
-        const DIRTY_BYTES_MAX: u64 = 1 << 30;
-        if self.pager.has_dirty_frames() {
-            let dirty_bytes_max = if self.durability == Durability::None { u64::MAX } else { DIRTY_BYTES_MAX };
-            if self.pager.frames().wants_checkpoint(dirty_bytes_max) {
-                self.begin_checkpoint_unless_put_off();
-            }
+        if self.pager.has_dirty_frames() && self.pager.frames().wants_checkpoint() {
+            self.begin_checkpoint_unless_put_off();
         }
     }
 

@@ -85,15 +85,22 @@ impl Table {
         drop(self.enter()?);
         let _only = lock_without_values(&self.compaction)?;
         let _compacting = self.pager.allocator().begin_compaction();
-        if self.pager.values().has_written_through() {
-            // Until a checkpoint is complete, extents that the log refers to cannot be freed, and the file cannot be
-            // cut.
-            self.checkpoint()?;
-        }
         let completed = self.merge_buckets(&mut progress)?.is_continue() && self.passes(&mut progress)?.is_continue();
+        self.clear_unused_pages()?;
         self.checkpoint()?;
         self.move_blocks()?;
         if completed { Ok(()) } else { Err(stopped()) }
+    }
+
+    fn clear_unused_pages(&self) -> Result<()> {
+        let mut next = Some(0).filter(|_| self.pager.has_file());
+        while let Some(from) = next {
+            let inside = self.enter()?;
+            next = self.buckets.clear_unused_pages(from)?;
+            drop(inside);
+            self.checkpoint_if_due();
+        }
+        Ok(())
     }
 
     /// Moves frames that are in blocks at the end of the file to free blocks nearer the start: as if they had changed.

@@ -207,10 +207,8 @@ impl Table {
             return Ok(found);
         }
         let replayed = self.replay_log(reader, plan, progress);
-        // The records, or the values that they refer to, may have been written over meanwhile, or cut off for a
-        // checkpoint that is not complete yet.
-        let over_file = || self.pager.file().checkpoint_over_file();
-        if (replayed.is_err() || !reader.is_at_end()) && !log.has_records_of(reader, over_file)? {
+        // The records may have been written over meanwhile.
+        if (replayed.is_err() || !reader.is_at_end()) && !log.has_records_of(reader, last_checkpoint)? {
             return Ok(Ahead::Gone);
         }
         replayed.map(|()| found)

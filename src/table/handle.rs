@@ -48,8 +48,6 @@ pub struct Table {
     pub(super) following: Mutex<Option<Reader>>,
     /// For tests in which the order of I/O matters: the thread that begins a checkpoint also writes it.
     pub(super) inline_checkpoints: bool,
-    /// Puts of shorter values go to the log.
-    pub(super) stored_bytes_min: usize,
     /// State of a handle that only reads.
     pub(super) options_to_read: Option<Box<TableOptions>>,
 }

@@ -4,10 +4,10 @@
 //! put(k, v)   enter -> latch the bucket -> change it -> log the change, under the latch -> leave: count it, and
 //!             split or merge if due                                                  (writer.rs, buckets/edit.rs)
 //! get(k)      Buckets::get: no gate, no log
-//! open        Pager::open installs a complete journal -> replay the log with put, append, remove (open.rs)
+//! open        Pager::open takes the last checkpoint -> replay the log with put, append, remove (open.rs)
 //! ```
 //!
-//! Source: Seltzer & Yigit 1991. Not here: pages and buckets (`buckets`), frames, the log's bytes, the journal
+//! Source: Seltzer & Yigit 1991. Not here: pages and buckets (`buckets`), frames, blocks, the log's bytes
 //! (`pager`).
 
 mod backup;
@@ -31,7 +31,6 @@ mod options;
 mod parts;
 mod publish;
 mod replay;
-mod stored;
 #[cfg(test)]
 mod tests;
 mod typed;
@@ -221,9 +220,6 @@ impl Table {
     pub(super) fn put_unsynced(&self, key: &[u8], value: &[u8]) -> Result<Lsn> {
         self.buckets.check_lengths(key, value.len())?;
         let key = self.buckets.key(key);
-        if value.len() >= self.stored_bytes_min && self.put_stored(key, value)?.is_some() {
-            return Ok(0); // with a log that waits for the disk, nothing is stored that way
-        }
         let put = WalRecord::Put { key: key.bytes, value };
         self.write_unsynced(key, put, Edit::Set(value)).map(|written| written.lsn)
     }

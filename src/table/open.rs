@@ -1,14 +1,14 @@
 //! Creating and opening a table, and the replay of the log by an open.
 //!
 //! ```text
-//! open   Pager::open installs a complete journal -> root -> hash function -> buckets -> replay the log
+//! open   Pager::open takes the last checkpoint -> root -> hash function -> buckets -> replay the log
 //! ```
 //!
 //! Not here: the options (`options.rs`), the replay (`replay.rs`).
 
 use super::gate::Gate;
 use super::handle::Table;
-use super::options::{Durability, OnReplay, ReplayPlan, TableOptions};
+use super::options::{OnReplay, ReplayPlan, TableOptions};
 use super::publish::Publisher;
 use super::types::Types;
 use crate::buckets::root::Root;
@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex};
 impl TableOptions {
     /// Opens or creates the table in the file at `path`. Recovers it after a crash.
     ///
-    /// Symbolic links are followed. Do not rename or remove the file while it is open: its log and journal keep the old
+    /// Symbolic links are followed. Do not rename or remove the file while it is open: its log keeps the old
     /// name, and the handle refuses writes once it needs another file by that name.
     ///
     /// # Examples
@@ -44,8 +44,8 @@ impl TableOptions {
     /// [`ErrorKind::Io`]; [`ErrorKind::Locked`] if another process or handle has it open for writing;
     /// [`ErrorKind::NotATable`], [`ErrorKind::Version`], [`ErrorKind::Corrupt`] for the file's content;
     /// [`ErrorKind::WrongHash`]; [`ErrorKind::InvalidArgument`] for options out of range, if `<path>-stats` exists and
-    /// is another file, and for writing a file that has several hard links or is itself a mount point: its log and
-    /// journal would not be found under its other name. Such a file can be read while it is not open for writing;
+    /// is another file, and for writing a file that has several hard links or is itself a mount point: its log
+    /// would not be found under its other name. Such a file can be read while it is not open for writing;
     /// otherwise reading is [`ErrorKind::Locked`].
     pub fn open(self, path: impl AsRef<Path>) -> Result<Table> {
         self.check()?;
@@ -143,7 +143,6 @@ impl Table {
             table_id_if_new: options.table_id,
             cache,
             read_only: options.read_only,
-            blocks_if_new: options.blocks,
             replays: !options.checkpoint_only,
             safety: options.durability.safety(),
             log_bytes: options.log_bytes,
@@ -176,16 +175,8 @@ impl Table {
     /// A new, empty table in an empty file.
     fn make_in_file(pager: Arc<Pager>, options: &TableOptions) -> Result<Table> {
         let mut table = Table::make(pager, options)?;
-        // A frame that the first checkpoint has is never spilled in place. So if frames will be spilled, the buckets,
-        // still without pairs, are made after that checkpoint.
-        let spills = options.durability == Durability::None;
-        if !spills {
-            table.presize(options)?;
-        }
+        table.presize(options)?;
         table.checkpoint()?;
-        if spills {
-            table.presize(options)?;
-        }
         Ok(table)
     }
 
@@ -226,7 +217,6 @@ impl Table {
             replayed: 0,
             following: Mutex::default(),
             inline_checkpoints: options.inline_checkpoints,
-            stored_bytes_min: options.stored_bytes_min,
             options_to_read: options.read_only.then(|| Box::new(options.clone())),
         }
     }
@@ -245,16 +235,6 @@ impl Table {
         *self.closed.get_mut() = false;
         self.replaying = false;
         pager.reserve_growth(true);
-        if pager.values().has_replayed_references() && log.waits() {
-            // The file may have the values only in the cache, and after the replay nothing refers to them there.
-            match self.checkpoint() {
-                // The log still refers to them.
-                Err(e) if e.kind() == ErrorKind::DiskFull => pager.values().sync_replayed()?,
-                done => done?,
-            }
-        } else if self.replayed == 0 {
-            pager.values().begin_writing_through()?;
-        }
         Ok(())
     }
 

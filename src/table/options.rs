@@ -36,9 +36,6 @@ impl Durability {
     }
 }
 
-/// Shorter values go to the log. Most of them fit in their page anyway.
-const STORED_BYTES_MIN: usize = if cfg!(test) { 600 } else { 256 };
-
 /// Called with the bytes of the log that were read, and the maximum.
 pub(super) type OnReplay = Arc<dyn Fn(u64, u64) -> ControlFlow<()> + Send + Sync>;
 
@@ -90,13 +87,10 @@ pub struct TableOptions {
     pub(super) durability: Durability,
     pub(super) log_bytes: Option<u64>,
     pub(super) inline_checkpoints: bool,
-    pub(super) stored_bytes_min: usize,
     pub(super) replay: ReplayPlan,
     pub(super) replay_progress: Option<OnReplay>,
     pub(super) table_id: Option<u64>,
     pub(super) publish_counters: bool,
-    /// Whether a new file is one of blocks, which is not yet how tables are stored.
-    pub(crate) blocks: bool,
     pub(crate) storage: Arc<dyn Storage>,
 }
 
@@ -128,12 +122,10 @@ impl TableOptions {
             durability: Durability::default(),
             log_bytes: None,
             inline_checkpoints: false,
-            stored_bytes_min: STORED_BYTES_MIN,
             replay: ReplayPlan::default(),
             replay_progress: None,
             table_id: None,
             publish_counters: false,
-            blocks: cfg!(feature = "blocks"),
             storage: Arc::new(Disk),
         }
     }
@@ -299,8 +291,8 @@ impl TableOptions {
         self
     }
 
-    /// Permissions of a file that is created, before the umask is applied; 0o666 by default. Its log and journal have
-    /// the same.
+    /// Permissions of a file that is created, before the umask is applied; 0o666 by default. Its log has the
+    /// same.
     pub fn permissions(mut self, permissions: u32) -> Self {
         self.permissions = permissions;
         self
@@ -366,7 +358,7 @@ impl TableOptions {
         self
     }
 
-    /// The number by which a new table recognizes its journal and its log; random by default. Set it only for golden
+    /// The number by which a new table recognizes its log; random by default. Set it only for golden
     /// files, which must have the same bytes each time: two tables with the same number may use each other's log.
     #[doc(hidden)]
     pub fn table_id(mut self, id: u64) -> Self {

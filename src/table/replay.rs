@@ -15,7 +15,7 @@
 
 use super::handle::Table;
 use super::options::{OnReplay, ReplayPlan};
-use super::wal_record::{BATCH, WalRecord, decode_batch, decode_reference};
+use super::wal_record::{BATCH, WalRecord, decode_batch};
 use crate::buckets::KEY_LEN_MAX;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fault::stopped;
@@ -103,20 +103,13 @@ impl Table {
         let Prepared { block, parts: changes, .. } = prepared;
         changes.resize_with(parts, Vec::new);
         changes.iter_mut().for_each(Vec::clear);
-        let read = reader.read(block, limits, WalRecord::replay_room);
+        let read = reader.read(block, limits, |kind, _| if WalRecord::is_clear(kind) { usize::MAX } else { 0 });
         (prepared.changes, prepared.clears, prepared.failed, prepared.at_end) = (0, false, None, false);
         let of_hash = PartOfHash::new(self, parts);
         for index in 0..prepared.block.len() {
-            match self.prepare_record(prepared, index, of_hash) {
-                Ok(true) => {}
-                Ok(false) => {
-                    reader.end_before(&prepared.block, index);
-                    return self.announce(prepared);
-                }
-                Err(e) => {
-                    prepared.failed = Some(e);
-                    break;
-                }
+            if let Err(e) = self.prepare_record(prepared, index, of_hash) {
+                prepared.failed = Some(e);
+                break;
             }
         }
         match read {
@@ -132,8 +125,8 @@ impl Table {
         prepared.frames.clear();
     }
 
-    /// Adds the changes of a record. Returns false, with nothing added, if its value is missing from the file.
-    fn prepare_record(&self, prepared: &mut Prepared, index: usize, of_hash: PartOfHash) -> Result<bool> {
+    /// Adds the changes of a record.
+    fn prepare_record(&self, prepared: &mut Prepared, index: usize, of_hash: PartOfHash) -> Result<()> {
         let Prepared { block, parts, changes, clears, frames, .. } = prepared;
         let only = self.options_to_read.as_ref().and_then(|options| options.only_keys.as_deref());
         let is_wanted = |key: &[u8]| only.is_none_or(|keys| keys.contains(key));
@@ -168,18 +161,9 @@ impl Table {
             WalRecord::Batch(bytes) => {
                 decode_batch(bytes).ok_or_else(|| self.bad_record(BATCH))?.for_each(add_plain);
             }
-            WalRecord::PutStored { key, .. } if !is_wanted(key) => {}
-            WalRecord::PutStored { key, reference } => {
-                let Some(value) = self.pager.values().read_stored(decode_reference(reference))? else {
-                    return Ok(false);
-                };
-                let key = body.of_part(bytes, key);
-                let value = block.keep(value);
-                add(block, Kind::Put, key, value);
-            }
             plain => [plain].into_iter().for_each(add_plain),
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Makes the changes of each part in its own thread, and meanwhile calls `beside` in this one.

@@ -310,7 +310,7 @@ impl<K: ?Sized, V: ?Sized> Copy for TypedTable<'_, K, V> {}
 #[allow(clippy::disallowed_methods, reason = "tests look at the files from outside")]
 mod tests {
     use super::*;
-    use crate::io::simulated::{Simulated, State};
+    use crate::io::simulated::{Fault, Plan, Simulated, State};
     use crate::table::{Backup, Durability, TableOptions};
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
     use std::sync::{Arc, Mutex};
@@ -397,11 +397,10 @@ mod tests {
         let disk = Simulated::new(State::default());
         let options = TableOptions { storage: Arc::new(disk.clone()), ..TableOptions::new() };
         let table = options.open("/disk/t.spt").unwrap();
-        disk.limit_room(Some(0));
-        assert_eq!(table.typed::<u64, str>().err().unwrap().kind(), ErrorKind::DiskFull);
+        // All calls fail from here on.
+        disk.plan(Some(Plan { fault: Fault::Io, at: disk.calls(), lasting: true }));
+        table.typed::<u64, str>().err().unwrap();
         assert_eq!(table.types(), "");
-        disk.limit_room(None);
-        assert!(table.typed::<str, str>().is_ok() && table.typed::<u64, str>().is_err());
     }
 
     #[test]

@@ -18,8 +18,8 @@ mod dictionary;
 mod log;
 
 use crate::fields::{Field, What, fields_of, number_at};
-use crate::golden::{GOLDEN, Golden, PENDING, ZONES};
-use crate::spt::{self, Geometry, Reader, u32_at};
+use crate::golden::{GOLDEN, Golden, ZONES};
+use crate::spt::{self, Reader};
 use splitpoint::{Table, TableOptions};
 use std::cell::RefCell;
 use std::fs;
@@ -75,10 +75,8 @@ impl Random {
 /// An undamaged file and its properties.
 struct Original {
     name: &'static str,
-    file: Vec<u8>,
-    journal: Option<Vec<u8>>,
+    reader: Reader<'static>,
     keys: Vec<Vec<u8>>,
-    geometry: Geometry,
     fields: Vec<Field>,
 }
 
@@ -86,29 +84,21 @@ static ORIGINALS: LazyLock<Vec<Original>> = LazyLock::new(|| {
     let directory = tempfile::tempdir().unwrap();
     let zones = directory.path().join("zones.spt");
     ZONES.write(&zones);
-    let golden = GOLDEN.iter().chain([&PENDING]).map(|golden| (golden, golden.file()));
+    let golden = GOLDEN.iter().map(|golden| (golden, golden.file()));
     golden.chain([(&ZONES, zones)]).map(|(golden, path)| Original::read(golden, &path)).collect()
 });
 
 impl Original {
     fn read(golden: &Golden, path: &Path) -> Original {
-        let file = fs::read(path).unwrap();
-        let fields = fields_of(&Reader::new(&file).unwrap());
-        Original {
-            name: golden.name,
-            journal: fs::read(journal_of(path)).ok(),
-            keys: golden.pairs().into_keys().collect(),
-            geometry: Geometry::parse(&file).unwrap(),
-            fields,
-            file,
-        }
+        let reader = Reader::new(fs::read(path).unwrap().leak()).unwrap();
+        let fields = fields_of(&reader);
+        Original { name: golden.name, keys: golden.pairs().into_keys().collect(), fields, reader }
     }
 }
 
-/// A case: a damaged file, and possibly a journal.
+/// A case: a damaged file.
 struct Damaged {
     file: Vec<u8>,
-    journal: Option<Vec<u8>>,
     note: String,
 }
 
@@ -171,19 +161,19 @@ fn damage_raw(random: &mut Random, bytes: &mut Vec<u8>) -> String {
 
 /// A hostile value for a field that has `old`.
 fn hostile(random: &mut Random, original: &Original, field: Field, old: u64) -> u64 {
-    let g = &original.geometry;
-    let (units, frames) = (64 * g.frame_count as u64, g.frame_count as u64);
+    let g = &original.reader.geometry;
+    let (units, frames, blocks) = (64 * g.frame_count as u64, g.frame_count as u64, g.length as u64);
     let bytes = frames * g.frame_bytes as u64;
     let same_kind: Vec<&Field> = original.fields.iter().filter(|f| f.what == field.what).collect();
     if random.one_in(3) {
         // The value of another field of the same kind: makes shared pages, cycles, overlapping groups.
         let other = random.pick(&same_kind);
-        return number_at(&original.file, other.at, other.bytes);
+        return number_at(original.reader.file, other.at, other.bytes);
     }
     let any_unit = |random: &mut Random| match random.below(6) {
-        0 => random.below(3) as u64 * 64,            // header, map
-        1 => (field.at / g.unit_bytes()) as u64,     // itself
-        2 => (field.at / g.frame_bytes * 64) as u64, // its frame
+        0 => random.below(2) as u64 * 64,   // the map
+        1 => field.unit as u64,             // itself
+        2 => (field.unit / 64 * 64) as u64, // its frame
         3 => g.page_at(random.below(g.max_bucket as usize + 1) as u32).unwrap_or(0) as u64 / g.unit_bytes() as u64,
         4 => units - random.below(3) as u64,
         _ => random.below(units as usize) as u64,
@@ -195,6 +185,7 @@ fn hostile(random: &mut Random, original: &Original, field: Field, old: u64) -> 
             if random.one_in(2) { unit << 16 | (old & 0xFFFF).max(len & 7) } else { unit << 16 | len }
         }
         What::Unit if !random.one_in(4) => any_unit(random),
+        What::Block if !random.one_in(4) => random.below(blocks as usize + 2) as u64,
         What::MapGroup | What::Group if !random.one_in(4) => random.below(frames as usize + 2) as u64,
         What::Offset if !random.one_in(3) => random.below(g.page_bytes + 2) as u64,
         What::Head if random.one_in(2) => old & !3 | random.next() & 3,
@@ -230,6 +221,7 @@ fn damage_fields(random: &mut Random, original: &Original, file: &mut [u8]) -> S
             What::MapGroup,
             What::UsedBits,
             What::Offset,
+            What::Block,
         ]);
         let of_kind: Vec<&Field> = original.fields.iter().filter(|f| f.what == what).collect();
         if of_kind.is_empty() {
@@ -254,45 +246,23 @@ fn damaged(kind: Kind, seed: u64) -> (&'static Original, Damaged) {
     } else {
         random.pick(&originals[..originals.len() - 1])
     };
-    let mut damaged = Damaged { file: original.file.clone(), journal: original.journal.clone(), note: String::new() };
-    damaged.note = match (&mut damaged.journal, kind) {
-        (Some(journal), Kind::Raw) if random.one_in(2) => format!("journal: {}", damage_raw(random, journal)),
-        (Some(journal), Kind::Repaired) if random.one_in(2) => {
-            let mut note = String::new();
-            for _ in 0..1 + random.below(2) {
-                let at = *random.pick(&[8, 12, 16, 20, 24, 32, 36, 44, journal.len() - 8, journal.len() - 32]);
-                let old = u32_at(journal, at);
-                let any = random.next() as u32;
-                let (more, less) = (old.wrapping_add(1), old.wrapping_sub(1));
-                let new = *random.pick(&[0, 1, 3, more, less, 8192, 1 << 20, u32::MAX, any]);
-                journal[at..at + 4].copy_from_slice(&new.to_le_bytes());
-                note += &format!("journal at {at}: {old:#x} -> {new:#x}; ");
-            }
-            if random.one_in(3) {
-                note += &damage_raw(random, journal);
-            }
-            spt::repair_journal(journal);
-            note
-        }
-        (_, Kind::Raw) => damage_raw(random, &mut damaged.file),
-        (_, _) => {
+    let mut file = original.reader.file.to_vec();
+    let note = match kind {
+        Kind::Raw => damage_raw(random, &mut file),
+        _ => {
             let note = match random.below(5) {
-                0 => damage_raw(random, &mut damaged.file),
-                _ => damage_fields(random, original, &mut damaged.file),
+                0 => damage_raw(random, &mut file),
+                _ => damage_fields(random, original, &mut file),
             };
-            spt::repair(&mut damaged.file, &original.geometry);
+            spt::repair(&mut file, &original.reader);
             note
         }
     };
-    (original, damaged)
+    (original, Damaged { file, note })
 }
 
 // ---------------------------------------------------------------------------------------------
 // What is done with it
-
-fn journal_of(path: &Path) -> PathBuf {
-    PathBuf::from(format!("{}-ckpt", path.display()))
-}
 
 /// All calls that only read.
 fn read_all(random: &mut Random, table: &Table, keys: &[Vec<u8>]) {
@@ -442,9 +412,6 @@ fn table_case(kind: Kind, seed: u64, directory: &Path) -> Option<String> {
     let (original, damaged) = damaged(kind, seed);
     let path = directory.join("damaged.spt");
     fs::write(&path, &damaged.file).unwrap();
-    if let Some(journal) = &damaged.journal {
-        fs::write(journal_of(&path), journal).unwrap();
-    }
     exercise(seed, original, &path);
     let (before, after) = (damaged.file.len() as u64, fs::metadata(&path).map_or(0, |m| m.len()));
     (after > before + FILE_BYTES).then(|| format!("the file has {after} bytes, before {before}"))
@@ -561,14 +528,16 @@ fn a_damaged_log_with_right_checksums_is_replayed_as_it_says_or_is_an_error() {
 // ---------------------------------------------------------------------------------------------
 // What was found
 
-/// Copies a golden file with these bytes at these offsets and correct checksums, to a directory of its own.
+/// Copies a golden file with these bytes at these offsets of its frames and correct checksums, to a directory of its
+/// own.
 fn edited(name: &str, edits: &[(usize, &[u8])]) -> (tempfile::TempDir, PathBuf) {
-    let mut file = fs::read(crate::golden::fixture(name)).unwrap();
-    let geometry = Geometry::parse(&file).unwrap();
+    let golden = fs::read(crate::golden::fixture(name)).unwrap();
+    let (reader, mut file) = (Reader::new(&golden).unwrap(), golden.clone());
     for (at, bytes) in edits {
-        file[*at..at + bytes.len()].copy_from_slice(bytes);
+        let at = reader.in_file(*at).expect("a frame that was written");
+        file[at..at + bytes.len()].copy_from_slice(bytes);
     }
-    spt::repair(&mut file, &geometry);
+    spt::repair(&mut file, &reader);
     let directory = directory();
     let path = directory.path().join("damaged.spt");
     fs::write(&path, file).unwrap();
@@ -576,7 +545,7 @@ fn edited(name: &str, edits: &[(usize, &[u8])]) -> (tempfile::TempDir, PathBuf) 
 }
 
 /// Returns the first page of a golden file that `wanted` accepts, with the file's geometry.
-fn page_of(name: &str, wanted: impl Fn(&spt::Found) -> bool) -> (spt::Found, Geometry) {
+fn page_of(name: &str, wanted: impl Fn(&spt::Found) -> bool) -> (spt::Found, spt::Geometry) {
     let file = fs::read(crate::golden::fixture(name)).unwrap();
     let reader = Reader::new(&file).unwrap();
     let found = reader.pages().unwrap().into_iter().find(|found| wanted(found)).expect("such a page");
@@ -599,11 +568,11 @@ fn a_scan_continues_after_unreadable_buckets() {
     let (found, geometry) = page_of("inline.spt", |found| found.bucket == 5);
     let directory = directory();
     let path = directory.path().join("damaged.spt");
-    let mut file = fs::read(crate::golden::fixture("inline.spt")).unwrap();
-    file[found.at + 100] ^= 1; // its checksum is unchanged
+    let golden = fs::read(crate::golden::fixture("inline.spt")).unwrap();
+    let mut file = golden.clone();
+    file[Reader::new(&golden).unwrap().in_file(found.at + 100).unwrap()] ^= 1; // its checksum is unchanged
     fs::write(&path, &file).unwrap();
     let (pairs, errors): (Vec<_>, Vec<_>) = in_time(move || open(&path).scan().take(10_000).partition(|r| r.is_ok()));
-    let golden = fs::read(crate::golden::fixture("inline.spt")).unwrap();
     let pages = Reader::new(&golden).unwrap().pages().unwrap();
     let in_frame = |page: &&spt::Found| page.at / geometry.frame_bytes == found.at / geometry.frame_bytes;
     let lost: Vec<u32> = pages.iter().filter(in_frame).map(|page| page.bucket).collect();
@@ -644,7 +613,7 @@ fn an_extent_in_its_own_buckets_frame_is_an_error_and_not_waited_for() {
 #[test]
 fn frames_of_buckets_that_are_marked_free_are_not_given_away() {
     let (_, geometry) = page_of("inline.spt", |_| true);
-    let frames = 3..geometry.frame_count;
+    let frames = 1..geometry.frame_count;
     let places: Vec<usize> = frames.map(|frame| geometry.bits_at(frame)).collect();
     let edits: Vec<(usize, &[u8])> = places.iter().map(|&at| (at, &[0; 8][..])).collect();
     let (_directory, path) = edited("inline.spt", &edits);
@@ -730,8 +699,7 @@ fn a_circle_of_overflow_pages_ends() {
 fn a_record_of_unknown_form_is_an_error() {
     let (found, _) = page_of("extents.spt", |found| found.page.records.iter().any(|r| r.form == 1));
     let record = found.page.records.iter().find(|r| r.form == 1).unwrap();
-    let file = fs::read(crate::golden::fixture("extents.spt")).unwrap();
-    let head = file[found.at + record.at] | 3;
+    let head = (record.key.len() as u8) << 2 | 3;
     let (_directory, path) = edited("extents.spt", &[(found.at + record.at, &[head])]);
     let table = open(&path);
     assert!(table.get(&record.key).is_err());

@@ -13,6 +13,8 @@ pub struct Field {
     pub at: usize,
     pub bytes: usize,
     pub what: What,
+    /// The unit that has it; 0 in the header, in nodes and in bitmaps.
+    pub unit: usize,
 }
 
 /// The meaning of a field, which determines the hostile values.
@@ -33,28 +35,51 @@ pub enum What {
     /// First frame of a bucket group.
     Group,
     UsedBits,
+    /// The block of a frame or a node.
+    Block,
 }
 
 /// Returns every field of a good file.
 pub fn fields_of(reader: &Reader<'_>) -> Vec<Field> {
+    let g = &reader.geometry;
     let mut fields = Vec::new();
-    let mut field = |at, bytes, what| fields.push(Field { at, bytes, what });
-    for at in [12, 24, 28] {
+    let mut field = |at, bytes, what| fields.push(Field { at, bytes, what, unit: 0 });
+    for at in [12, 24, spt::LENGTH_AT] {
         field(at, 4, What::Count);
+    }
+    for at in [spt::MAP_AT, spt::ROOM_AT] {
+        field(at, 4, What::Block);
     }
     for k in 0..spt::MAP_GROUP_COUNT.min(4) {
         field(spt::MAP_GROUPS_AT + 4 * k, 4, What::MapGroup);
     }
-    for (at, bytes) in [(0, 4), (4, 2), (6, 2), (24, 4), (28, 4), (32, 4), (36, 4), (40, 8), (48, 8), (56, 8), (64, 8)]
-    {
+    for (at, bytes) in [(0, 4), (4, 2), (6, 2), (24, 4), (28, 4), (32, 4), (40, 8), (48, 8), (56, 8)] {
         field(spt::ROOT_AT + at, bytes, What::Count);
     }
-    let groups = spt::group_of(reader.geometry.max_bucket).0 + 3;
-    for group in 0..groups {
+    let groups = spt::group_of(g.max_bucket).0 + 3;
+    for group in 0..groups.min(spt::GROUP_COUNT) {
         field(spt::GROUPS_AT + 4 * group, 4, What::Group);
     }
-    for frame in 0..reader.geometry.frame_count.min(64) {
-        field(reader.geometry.bits_at(frame), 8, What::UsedBits);
+    for frame in 0..g.frame_count.min(64) {
+        field(reader.entry_at(frame).expect("frame 0 has a leaf"), 4, What::Block);
+    }
+    for node in &reader.nodes {
+        for at in [16, 24, 28, 32] {
+            field(node.block * g.frame_bytes + at, 4, What::Count);
+        }
+    }
+    for bitmap in &reader.bitmaps {
+        for word in 0..g.length.div_ceil(64).min(8) {
+            field(bitmap.block * g.frame_bytes + 8 * word, 8, What::UsedBits);
+        }
+    }
+    // Offsets in the frames from here on.
+    let mut field = |at: usize, bytes, what| {
+        let unit = at / g.unit_bytes();
+        fields.extend(reader.in_file(at).map(|at| Field { at, bytes, what, unit }));
+    };
+    for frame in 0..g.frame_count.min(64) {
+        field(g.bits_at(frame), 8, What::UsedBits);
     }
     for found in reader.pages().unwrap() {
         let at = found.at;

@@ -4,12 +4,11 @@
 //! rewrites the golden files. That is right only if something changed that the format leaves open (which space is
 //! allocated, when a bucket splits); if the format changed, see docs/format.md, "Changes".
 
-use crate::golden::{GOLDEN, Golden, PENDING, PENDING_LIMIT_BYTES, Pairs, ZONES, fixture, pending_value, scanned};
-use crate::spt::{self, Extent, Journal, Page, Reader};
-use splitpoint::{Durability, ErrorKind, TableOptions};
+use crate::golden::{GOLDEN, Golden, Pairs, ZONES, fixture, scanned};
+use crate::spt::{self, Extent, Page, Reader};
+use splitpoint::TableOptions;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 pub fn document() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/format.md")).unwrap()
@@ -17,10 +16,6 @@ pub fn document() -> String {
 
 pub fn updating() -> bool {
     std::env::var_os("UPDATE").is_some_and(|v| v == "1")
-}
-
-pub fn journal_of(path: &Path) -> PathBuf {
-    PathBuf::from(format!("{}-ckpt", path.display()))
 }
 
 /// Compares fresh bytes with a golden file, or writes the file.
@@ -40,40 +35,30 @@ fn compare_or_update(name: &str, fresh: &[u8]) {
     );
 }
 
-/// Opens a copy of `path` (and of its journal) read-only and for writing, and checks the pairs and the file.
-pub fn holds(path: &Path, read_only: Option<&Pairs>, written: &Pairs) {
+/// Opens a copy of `path` read-only and for writing, and checks the pairs and the file.
+pub fn holds(path: &Path, pairs: &Pairs) {
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("copy.spt");
     fs::copy(path, &copy).unwrap();
-    if journal_of(path).exists() {
-        fs::copy(journal_of(path), journal_of(&copy)).unwrap();
-    }
     let before = fs::read(&copy).unwrap();
-    for (reading, expected) in [(true, read_only), (false, Some(written))] {
-        let Some(expected) = expected else {
-            let refused = TableOptions::new().read_only(true).open(&copy).unwrap_err();
-            assert_eq!(refused.kind(), ErrorKind::Locked, "{refused}");
-            continue;
-        };
+    for reading in [true, false] {
         let table = TableOptions::new().create(false).read_only(reading).open(&copy).unwrap();
-        assert_eq!(table.len(), expected.len() as u64);
-        for (key, value) in expected {
+        assert_eq!(table.len(), pairs.len() as u64);
+        for (key, value) in pairs {
             assert_eq!(table.get(key).unwrap().as_deref(), Some(&value[..]), "{}", key.escape_ascii());
         }
         assert_eq!(table.get(b"no such key").unwrap(), None);
-        assert!(scanned(&table) == *expected, "{}: a scan gives other pairs", path.display());
+        assert!(scanned(&table) == *pairs, "{}: a scan gives other pairs", path.display());
         assert_eq!(table.verify().unwrap(), [], "{}", path.display());
         table.close().unwrap();
         assert!(!reading || fs::read(&copy).unwrap() == before, "reading changed the file");
     }
-    assert!(!journal_of(&copy).exists(), "an installed journal is left");
 }
 
 #[test]
 fn golden_files_hold_their_pairs() {
     for golden in GOLDEN {
-        let pairs = golden.pairs();
-        holds(&golden.file(), Some(&pairs), &pairs);
+        holds(&golden.file(), &golden.pairs());
     }
 }
 
@@ -83,13 +68,13 @@ fn golden_files_are_what_the_library_writes_today() {
     for golden in GOLDEN {
         let path = directory.path().join(golden.name);
         golden.write(&path);
-        compare_or_update(&format!("{}.spt", golden.name), &fs::read(&path).unwrap());
+        compare_or_update(&format!("{}.spt", golden.name), &spt::without_ids(&fs::read(&path).unwrap()));
     }
     let zones = directory.path().join("zones");
     ZONES.write(&zones);
-    let bytes = fs::read(zones).unwrap();
-    // Without the header: bytes followed by their own CRC add nothing to the CRC of what follows.
-    let (header, rest) = bytes.split_at(spt::HEADER_BYTES);
+    let bytes = spt::without_ids(&fs::read(zones).unwrap());
+    // Without the headers: bytes followed by their own CRC add nothing to the CRC of what follows.
+    let (header, rest) = bytes.split_at(2 * spt::HEADER_BYTES);
     let sums = (spt::header_sum(header), spt::crc32c(0, rest));
     let sum = format!("{} bytes, CRC-32C {:08x} and {:08x}\n", bytes.len(), sums.0, sums.1);
     compare_or_update("zones.sum", sum.as_bytes());
@@ -120,7 +105,7 @@ fn reads_alike(golden: &Golden, file: &[u8]) {
 
 #[test]
 fn a_second_reader_finds_the_same_in_the_golden_files() {
-    for golden in GOLDEN.iter().chain([&PENDING]) {
+    for golden in GOLDEN {
         reads_alike(golden, &fs::read(golden.file()).unwrap());
     }
 }
@@ -131,9 +116,10 @@ fn a_second_reader_finds_the_same_in_a_file_of_several_zones() {
     let path = directory.path().join("zones.spt");
     ZONES.write(&path);
     let file = fs::read(&path).unwrap();
-    assert!(file.len() > spt::ZONE_FRAMES * 4096, "{} bytes are one zone", file.len());
+    let frames = Reader::new(&file).unwrap().geometry.frame_count;
+    assert!(frames > spt::ZONE_FRAMES, "{frames} frames are one zone");
     reads_alike(&ZONES, &file);
-    holds(&path, Some(&ZONES.pairs()), &ZONES.pairs());
+    holds(&path, &ZONES.pairs());
 }
 
 #[test]
@@ -150,7 +136,7 @@ fn golden_files_have_the_structures_they_were_made_for() {
     assert!(count("extents.spt", &form(2)) > 5);
     assert_eq!(count("inline.spt", &form(1)) + count("inline.spt", &form(2)), 0);
     assert_eq!([0, 1, 2].map(|f| count("example.spt", &form(f))), [1, 1, 1]);
-    for golden in GOLDEN.iter().chain([&PENDING]) {
+    for golden in GOLDEN {
         let bytes = fs::metadata(golden.file()).unwrap().len();
         assert!(bytes <= 160 << 10, "{}: {bytes} bytes", golden.name);
     }
@@ -176,134 +162,6 @@ fn a_pair_of_a_golden_file_is_in_the_bucket_and_under_the_tag_of_its_hash() {
                 assert_eq!(record.key, hash.to_le_bytes());
             }
         }
-    }
-}
-
-// ---------------------------------------------------------------------------------------------
-// The pending journal
-
-/// The changes in the pending journal: pairs in the last two frames of primary pages, past the limit.
-fn pending_changes(file: &[u8]) -> Pairs {
-    let reader = Reader::new(file).unwrap();
-    let primary: Vec<_> = reader.pages().unwrap().into_iter().filter(|p| p.page.kind == 1).collect();
-    let last = primary.iter().map(|p| p.at / 4096).max().unwrap();
-    let late = primary.iter().filter(|p| p.at / 4096 + 1 >= last && p.at >= PENDING_LIMIT_BYTES);
-    let records = late.flat_map(|p| &p.page.records);
-    records.map(|r| reader.pair(r).unwrap()).map(|(key, value)| (key, pending_value(&value))).collect()
-}
-
-/// Runs in a process of its own whose file size is limited: the journal stays below the limit, the table exceeds it.
-#[test]
-#[ignore = "started by golden_journal_is_what_the_library_writes_today"]
-fn change_the_pending_table_under_a_limit() {
-    let Some(path) = std::env::var_os("PENDING_TABLE").map(PathBuf::from) else { return };
-    let changes = pending_changes(&fs::read(&path).unwrap());
-    assert!(changes.len() > 10, "{} changes", changes.len());
-    // Without a log, for which there would be no space.
-    let table = TableOptions::new().create(false).durability(Durability::None).open(&path).unwrap();
-    for (key, value) in &changes {
-        table.put(key, value).unwrap();
-    }
-    assert_eq!(table.checkpoint().unwrap_err().kind(), ErrorKind::DiskFull);
-    let refused = table.put(b"more", b"").unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Poisoned);
-    assert!(refused.to_string().contains("write a checkpoint to"), "{refused}");
-}
-
-#[test]
-fn golden_journal_is_what_the_library_writes_today() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("pending.spt");
-    PENDING.write(&path);
-    let before = fs::read(&path).unwrap();
-    // The limit is in blocks of 512 bytes; without the trap, the signal at the limit would end the process.
-    let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$0\" \"$@\"", PENDING_LIMIT_BYTES / 512);
-    // Through pipes: if our own output went to a file, the limit would apply to that file too.
-    let child = Command::new("sh")
-        .arg("-c")
-        .arg(script)
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "format::change_the_pending_table_under_a_limit", "--ignored"])
-        .env("PENDING_TABLE", &path)
-        .output()
-        .unwrap();
-    assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
-    assert!(fs::read(&path).unwrap() == before, "the checkpoint was to fail at its first write to the table");
-    compare_or_update("pending.spt", &before);
-    compare_or_update("pending.spt-ckpt", &fs::read(journal_of(&path)).unwrap());
-}
-
-#[test]
-fn a_pending_journal_is_installed_by_an_open_for_writing() {
-    let file = fs::read(PENDING.file()).unwrap();
-    let before = PENDING.pairs();
-    let mut after = before.clone();
-    after.extend(pending_changes(&file));
-    assert_ne!(before, after);
-    holds(&PENDING.file(), None, &after);
-
-    let mut installed = file;
-    let journal = Journal::parse(&fs::read(journal_of(&PENDING.file())).unwrap()).expect("complete");
-    assert!(journal.belongs_to(&installed));
-    assert_eq!((journal.base, journal.sequence), (spt::u64_at(&installed, 16), journal.base + 1));
-    journal.install(&mut installed);
-    assert!(journal.belongs_to(&installed), "and may be installed again");
-    assert_eq!(journal.sequence, spt::u64_at(&installed, 16));
-    let reader = Reader::new(&installed).unwrap();
-    assert!(reader.pairs().unwrap().into_iter().map(|(_, pair)| pair).collect::<Pairs>() == after);
-}
-
-#[test]
-fn a_journal_can_be_installed_from_any_point_again() {
-    let file = fs::read(PENDING.file()).unwrap();
-    let journal_bytes = fs::read(journal_of(&PENDING.file())).unwrap();
-    let journal = Journal::parse(&journal_bytes).expect("complete");
-    let mut installed = file.clone();
-    journal.install(&mut installed);
-    let directory = tempfile::tempdir().unwrap();
-    for frames in 0..=journal.frames.len() {
-        for torn_bytes in [0, 512, 3000] {
-            // A crash after `frames` frames and a part of the next.
-            let mut torn = file.clone();
-            for (n, (frame, content)) in journal.frames.iter().enumerate() {
-                let bytes = if n < frames { journal.frame_bytes } else { torn_bytes * usize::from(n == frames) };
-                torn[frame * journal.frame_bytes..][..bytes].copy_from_slice(&content[..bytes]);
-            }
-            assert!(journal.belongs_to(&torn), "{frames} frames and {torn_bytes} bytes");
-            let path = directory.path().join(format!("{frames}-{torn_bytes}.spt"));
-            fs::write(&path, &torn).unwrap();
-            fs::write(journal_of(&path), &journal_bytes).unwrap();
-            drop(TableOptions::new().create(false).open(&path).unwrap());
-            let opened = fs::read(&path).unwrap();
-            // Closing makes a checkpoint of its own, which is counted.
-            assert!(
-                Reader::new(&opened).unwrap().pairs().unwrap() == Reader::new(&installed).unwrap().pairs().unwrap()
-            );
-        }
-    }
-}
-
-#[test]
-fn an_incomplete_journal_is_as_if_there_were_none() {
-    let journal = fs::read(journal_of(&PENDING.file())).unwrap();
-    let directory = tempfile::tempdir().unwrap();
-    let mut cut: Vec<Vec<u8>> =
-        [0, 1, 63, 64, 100, journal.len() / 2, journal.len() - 1].iter().map(|&len| journal[..len].to_vec()).collect();
-    // Its header is written last: until then there is a hole.
-    cut.push([&[0; spt::JOURNAL_HEADER_BYTES][..], &journal[spt::JOURNAL_HEADER_BYTES..]].concat());
-    for at in [0, 20, 30, 62, 64, 5000, journal.len() - 5] {
-        let mut flipped = journal.clone();
-        flipped[at] ^= 4;
-        cut.push(flipped);
-    }
-    for (n, journal) in cut.iter().enumerate() {
-        let path = directory.path().join(format!("{n}.spt"));
-        fs::copy(PENDING.file(), &path).unwrap();
-        fs::write(journal_of(&path), journal).unwrap();
-        assert!(Journal::parse(journal).is_none());
-        let table = TableOptions::new().create(false).open(&path).unwrap();
-        assert!(scanned(&table) == PENDING.pairs(), "journal {n}");
-        assert!(!journal_of(&path).exists());
     }
 }
 
@@ -360,7 +218,7 @@ pub fn dump(start: usize, bytes: &[u8]) -> String {
 fn the_documents_page_is_the_first_page_of_the_example_and_reads_as_the_document_says() {
     let file = fs::read(fixture("example.spt")).unwrap();
     let reader = Reader::new(&file).unwrap();
-    let at = reader.geometry.page_at(0).unwrap();
+    let at = reader.in_file(reader.geometry.page_at(0).unwrap()).expect("it was written");
     let expected = &file[at..at + 512];
     let (start, bytes) = dump_in(&document(), "### Example: a page");
     assert!((start, &bytes[..]) == (at, expected), "the document should show:\n{}", dump(at, expected));
@@ -384,7 +242,7 @@ fn the_documents_checksums_are_those_of_the_example() {
     let document = document();
     let reader = Reader::new(&file).unwrap();
     let frame = reader.geometry.page_at(0).unwrap() / reader.geometry.frame_bytes;
-    let sum = spt::frame_sum(frame, reader.geometry.frame(&file, frame));
+    let sum = spt::frame_sum(frame, reader.frame(frame));
     let wanted = format!("the checksum of frame {frame} is `{sum:08x}`");
     assert!(document.contains(&wanted), "the document should say: {wanted}");
     assert_eq!(spt::crc32c(0, b"123456789"), 0xE306_9283, "the check value of CRC-32C");
@@ -401,7 +259,8 @@ fn every_constant_in_the_documents_summary_is_the_second_readers() {
         ("bytes of a page's header", spt::PAGE_HEADER_BYTES),
         ("bytes of a slot", spt::SLOT_BYTES),
         ("bytes of an extent's reference", spt::EXTENT_BYTES),
-        ("bytes of a journal's header", spt::JOURNAL_HEADER_BYTES),
+        ("bytes of a node's header", spt::NODE_HEADER_BYTES),
+        ("bytes of an entry", spt::ENTRY_BYTES),
     ] {
         assert!(document.contains(&format!("| {name} | {number} |")), "{name}: {number}");
     }

@@ -68,15 +68,9 @@ pub const GOLDEN: &[Golden] = &[
     Golden { name: "page-8192", options: || seeded(8).page_bytes(8192).fill_percent(150), ops: large_pages },
 ];
 
-/// Large enough for a second pair of map frames, with pages that were never written. It is not kept as a file;
+/// Large enough for a second map frame, with pages that were never written. It is not kept as a file;
 /// `fixtures/v1/zones.sum` has its length and checksums.
 pub const ZONES: Golden = Golden { name: "zones", options: || seeded(9).expected_len(60_000), ops: mixed };
-
-/// The table whose last frames the pending journal changes; `pending.spt-ckpt` is its journal.
-pub const PENDING: Golden = Golden { name: "pending", options: || seeded(10), ops: inline };
-
-/// A file that exceeds this length makes the installation of the journal fail, so the journal remains.
-pub const PENDING_LIMIT_BYTES: usize = 6 * 4096;
 
 impl Golden {
     pub fn file(&self) -> PathBuf {
@@ -111,7 +105,7 @@ pub fn crashed_log() -> Vec<Vec<Op>> {
 /// Writes the crashed table and its log to `directory`: the files of an open table, copied when it had
 ///
 /// * some pairs in a checkpoint,
-/// * more in a segment of the log, also in pieces and in the table file, written by two processes of which the first
+/// * more in a segment of the log, also in pieces, written by two processes of which the first
 ///   was killed,
 /// * and others in a second segment, begun by a checkpoint that has not reached the table file.
 ///
@@ -185,11 +179,6 @@ pub fn scanned(table: &Table) -> Pairs {
         assert!(pairs.insert(key, value).is_none(), "a key was given twice");
     }
     pairs
-}
-
-/// The value that the pending journal stores for a key.
-pub fn pending_value(value: &[u8]) -> Vec<u8> {
-    value.iter().map(|byte| byte ^ 0x20).collect()
 }
 
 fn seeded(seed: u64) -> TableOptions {
@@ -292,7 +281,7 @@ fn before_the_log() -> Vec<Op> {
     (0..200).map(|n| Put(key(n), value(n, n % 50))).collect()
 }
 
-/// Changes of each kind, a value in the table's file, and an append in pieces.
+/// Changes of each kind, and an append in pieces.
 fn logged() -> Vec<Op> {
     let gone = [Put(b"gone".into(), b"by the next".into()), Clear];
     let put = (0..40).map(|n| Put(key(n), value(n, n * 9)));

@@ -9,28 +9,31 @@
 #[path = "spt/log.rs"] // from this file, also where that is a module of another crate (fuzz/)
 pub mod log;
 
-use std::collections::BTreeSet;
-
 pub type Result<T> = std::result::Result<T, String>;
 pub type Pair = (Vec<u8>, Vec<u8>);
 
 pub const MAGIC: &[u8; 8] = b"SPLITPNT";
-pub const JOURNAL_MAGIC: &[u8; 8] = b"SPLITJRN";
-pub const JOURNAL_HEADER_BYTES: usize = 64;
-pub const JOURNAL_TABLE_ID_AT: usize = 36;
-pub const JOURNAL_BASE_AT: usize = 44;
-/// Bytes of the header whatever the frame size; its checksum is the last four.
+pub const NODE_MAGIC: &[u8; 8] = b"SPLITNOD";
+/// Bytes of a header; its checksum is the last four. The other one follows.
 pub const HEADER_BYTES: usize = 4096;
+pub const HEADERS: [usize; 2] = [0, HEADER_BYTES];
+pub const HEADER_BLOCKS: usize = 2;
+pub const NODE_HEADER_BYTES: usize = 64;
+pub const NODE_SUM_AT: usize = 60;
+pub const ENTRY_BYTES: usize = 8;
 pub const ZONE_FRAMES: usize = 512;
 pub const FRAME_UNITS: usize = 64;
+pub const SEQUENCE_AT: usize = 16;
+pub const LENGTH_AT: usize = 28;
 pub const MAP_GROUPS_AT: usize = 32;
 pub const MAP_GROUP_COUNT: usize = 24;
 pub const TABLE_ID_AT: usize = 128;
+pub const ID_AT: usize = 136;
+pub const MAP_AT: usize = 152;
+pub const ROOM_AT: usize = 160;
 pub const ROOT_AT: usize = 256;
 pub const GROUPS_AT: usize = ROOT_AT + 128;
 pub const GROUP_COUNT: usize = 746;
-/// The offset of a checksum frame's own checksum.
-pub const OWN_SUM_AT: usize = 4 * ZONE_FRAMES;
 pub const PAGE_HEADER_BYTES: usize = 24;
 pub const SLOT_BYTES: usize = 4;
 pub const EXTENT_BYTES: usize = 20;
@@ -77,10 +80,14 @@ pub fn frame_sum(frame: usize, bytes: &[u8]) -> u32 {
     not_zero(crc32c(crc32c(0, &(frame as u32).to_le_bytes()), bytes))
 }
 
-/// The checksum that a checksum frame has of itself: over all but those four bytes.
-pub fn own_sum(frame: usize, bytes: &[u8]) -> u32 {
-    let sum = crc32c(crc32c(0, &(frame as u32).to_le_bytes()), &bytes[..OWN_SUM_AT]);
-    not_zero(crc32c(sum, &bytes[OWN_SUM_AT + 4..]))
+/// The checksum of a node: over all but its own four bytes.
+pub fn node_sum(bytes: &[u8]) -> u32 {
+    crc32c(crc32c(0, &bytes[..NODE_SUM_AT]), &bytes[NODE_SUM_AT + 4..])
+}
+
+/// The checksum of the bitmap of a region.
+pub fn bitmap_sum(region: usize, bytes: &[u8]) -> u32 {
+    crc32c(crc32c(0, &(region as u32).to_le_bytes()), bytes)
 }
 
 pub fn header_sum(bytes: &[u8]) -> u32 {
@@ -89,37 +96,44 @@ pub fn header_sum(bytes: &[u8]) -> u32 {
 
 // --------------------------------------------------------------------------------------------- Locations
 
-/// The locations given by header and root.
+/// What a header says.
 #[derive(Clone, Debug)]
 pub struct Geometry {
     pub frame_bytes: usize,
     pub frame_count: usize,
     pub page_bytes: usize,
     pub max_bucket: u32,
+    /// The number of the checkpoint, and its blocks.
+    pub sequence: u64,
+    pub length: usize,
+    table_id: u64,
     map_groups: [usize; MAP_GROUP_COUNT],
     /// First frame of each bucket group.
     groups: Vec<usize>,
 }
 
 impl Geometry {
-    pub fn parse(file: &[u8]) -> Result<Geometry> {
-        if file.len() < HEADER_BYTES || &file[..8] != MAGIC || u32_at(file, 8) != 1 {
+    pub fn parse(header: &[u8]) -> Result<Geometry> {
+        if header.len() < HEADER_BYTES || &header[..8] != MAGIC || u32_at(header, 8) != 1 {
             return Err("no header of version 1".into());
         }
         let geometry = Geometry {
-            frame_bytes: u32_at(file, 12) as usize,
-            frame_count: u32_at(file, 24) as usize,
-            page_bytes: u32_at(file, ROOT_AT) as usize,
-            max_bucket: u32_at(file, ROOT_AT + 24),
-            map_groups: std::array::from_fn(|k| u32_at(file, MAP_GROUPS_AT + 4 * k) as usize),
-            groups: (0..GROUP_COUNT).map(|i| u32_at(file, GROUPS_AT + 4 * i) as usize).collect(),
+            frame_bytes: u32_at(header, 12) as usize,
+            frame_count: u32_at(header, 24) as usize,
+            page_bytes: u32_at(header, ROOT_AT) as usize,
+            max_bucket: u32_at(header, ROOT_AT + 24),
+            sequence: u64_at(header, SEQUENCE_AT),
+            length: u32_at(header, LENGTH_AT) as usize,
+            table_id: u64_at(header, TABLE_ID_AT),
+            map_groups: std::array::from_fn(|k| u32_at(header, MAP_GROUPS_AT + 4 * k) as usize),
+            groups: (0..GROUP_COUNT).map(|i| u32_at(header, GROUPS_AT + 4 * i) as usize).collect(),
         };
         let Geometry { frame_bytes, frame_count, page_bytes, .. } = geometry;
         if ![4096, 8192, 16384, 32768, 65536].contains(&frame_bytes) || frame_bytes != page_bytes.max(4096) {
             return Err(format!("frames of {frame_bytes} bytes, pages of {page_bytes}"));
         }
-        if frame_count < 3 || file.len() < frame_count * frame_bytes {
-            return Err(format!("{frame_count} frames in {} bytes", file.len()));
+        if frame_count < 1 {
+            return Err(format!("{frame_count} frames"));
         }
         Ok(geometry)
     }
@@ -128,36 +142,32 @@ impl Geometry {
         self.frame_bytes / FRAME_UNITS
     }
 
-    pub fn frame<'f>(&self, file: &'f [u8], frame: usize) -> &'f [u8] {
-        &file[frame * self.frame_bytes..(frame + 1) * self.frame_bytes]
+    /// Entries in a node.
+    pub fn fanout(&self) -> usize {
+        (self.frame_bytes - NODE_HEADER_BYTES) / ENTRY_BYTES
     }
 
-    /// The frame with the used bits of `zone`; the next one has its checksums.
+    /// Blocks that a bitmap describes.
+    pub fn region_blocks(&self) -> usize {
+        8 * self.frame_bytes
+    }
+
+    /// The two blocks in which the bitmap of a region may be.
+    pub fn homes(&self, region: usize) -> [usize; 2] {
+        let first = if region == 0 { HEADER_BLOCKS } else { region * self.region_blocks() };
+        [first, first + 1]
+    }
+
+    /// The frame with the used bits of `zone`.
     pub fn map_frame(&self, zone: usize) -> usize {
         if zone == 0 {
-            return 1;
+            return 0;
         }
         let group = zone.ilog2() as usize;
-        self.map_groups.get(group).map_or(0, |first| first + 2 * (zone - (1 << group)))
+        self.map_groups.get(group).map_or(0, |first| first + zone - (1 << group))
     }
 
-    fn zone_count(&self) -> usize {
-        self.frame_count.div_ceil(ZONE_FRAMES)
-    }
-
-    /// All checksum frames, including the frames of zones past the end.
-    pub fn sum_frames(&self) -> BTreeSet<usize> {
-        let groups = self.map_groups.iter().enumerate();
-        let groups = groups.filter(|&(k, &first)| first != 0 && first + (2 << k) <= self.frame_count);
-        std::iter::once(2).chain(groups.flat_map(|(k, &first)| (0..1 << k).map(move |i| first + 2 * i + 1))).collect()
-    }
-
-    /// Offset of the checksum of `frame` in the file.
-    pub fn sum_at(&self, frame: usize) -> usize {
-        (self.map_frame(frame / ZONE_FRAMES) + 1) * self.frame_bytes + 4 * (frame % ZONE_FRAMES)
-    }
-
-    /// Offset of the used bits of `frame` in the file.
+    /// Offset of the used bits of `frame` in the frames.
     pub fn bits_at(&self, frame: usize) -> usize {
         self.map_frame(frame / ZONE_FRAMES) * self.frame_bytes + 8 * (frame % ZONE_FRAMES)
     }
@@ -167,7 +177,7 @@ impl Geometry {
         (self.frame_bytes / self.page_bytes).ilog2() as usize
     }
 
-    /// The offset of the primary page of `bucket` in the file.
+    /// The offset of the primary page of `bucket` in the frames.
     pub fn page_at(&self, bucket: u32) -> Result<usize> {
         let (group, index) = group_of(bucket);
         // The groups of the first frame are adjacent, so there a bucket's number is its index.
@@ -311,7 +321,7 @@ impl Extent {
 // ---------------------------------------------------------------------------------------------
 // A whole file
 
-/// A page of a bucket: its location in the file, and its content.
+/// A page of a bucket: its location in the frames, and its content.
 pub struct Found {
     pub bucket: u32,
     pub at: usize,
@@ -319,35 +329,169 @@ pub struct Found {
     pub page: Page,
 }
 
+/// Where something is, and its checksum. Block 0: there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub block: usize,
+    pub sum: u32,
+}
+
+impl Entry {
+    fn parse(bytes: &[u8]) -> Entry {
+        Entry { block: u32_at(bytes, 0) as usize, sum: u32_at(bytes, 4) }
+    }
+}
+
+/// A node of one of the two trees.
+#[derive(Clone, Copy, Debug)]
+pub struct Node {
+    /// 1: the block map; 2: the bitmaps.
+    pub tree: u32,
+    pub level: u32,
+    pub number: usize,
+    pub block: usize,
+}
+
 /// A file in which every checksum is right.
 pub struct Reader<'f> {
     pub file: &'f [u8],
     pub geometry: Geometry,
+    /// The frames, in order; those without a block are zeros.
+    pub frames: Vec<u8>,
+    /// The entry of each frame.
+    pub entries: Vec<Entry>,
+    /// All nodes: those of each tree from the top down.
+    pub nodes: Vec<Node>,
+    /// The entry of each region's bitmap.
+    pub bitmaps: Vec<Entry>,
 }
 
 impl<'f> Reader<'f> {
+    /// Reads the last checkpoint.
     pub fn new(file: &'f [u8]) -> Result<Reader<'f>> {
-        let geometry = Geometry::parse(file)?;
-        let reader = Reader { file, geometry };
-        match reader.wrong_sums()[..] {
-            [] => Ok(reader),
-            ref frames => Err(format!("wrong checksums of frames {frames:?}")),
+        let is_whole = |header: &&[u8]| {
+            header.len() == HEADER_BYTES
+                && u32_at(header, HEADER_BYTES - 4) == header_sum(header)
+                && u64_at(header, SEQUENCE_AT) > 0
+        };
+        let headers = HEADERS.iter().filter_map(|&at| file.get(at..at + HEADER_BYTES)).filter(is_whole);
+        let header = headers.max_by_key(|header| u64_at(header, SEQUENCE_AT)).ok_or("no whole header")?;
+        let geometry = Geometry::parse(header)?;
+        if file.len() < geometry.length * geometry.frame_bytes {
+            return Err(format!("{} blocks in {} bytes", geometry.length, file.len()));
+        }
+        let frames = vec![0; geometry.frame_count * geometry.frame_bytes];
+        let mut reader = Reader { file, geometry, frames, entries: Vec::new(), nodes: Vec::new(), bitmaps: Vec::new() };
+        let count = reader.geometry.frame_count;
+        reader.entries = reader.tree(1, count, Entry::parse(&header[MAP_AT..]))?;
+        let regions = reader.geometry.length.div_ceil(reader.geometry.region_blocks());
+        reader.bitmaps = reader.tree(2, regions, Entry::parse(&header[ROOM_AT..]))?;
+        for (frame, entry) in reader.entries.clone().into_iter().enumerate().filter(|(_, entry)| entry.block != 0) {
+            let bytes = reader.block(entry.block)?;
+            if frame_sum(frame, bytes) != entry.sum {
+                return Err(format!("wrong checksum of frame {frame}"));
+            }
+            let (at, frame_bytes) = (frame * reader.geometry.frame_bytes, reader.geometry.frame_bytes);
+            reader.frames[at..at + frame_bytes].copy_from_slice(bytes);
+        }
+        let (used, marked) = (reader.used_blocks()?, reader.marked_blocks()?);
+        if used != marked { Err(format!("used blocks {used:?}, marked {marked:?}")) } else { Ok(reader) }
+    }
+
+    fn block(&self, block: usize) -> Result<&'f [u8]> {
+        let bytes = self.geometry.frame_bytes;
+        let is_for_content = block >= HEADER_BLOCKS && block < self.geometry.length;
+        let found = self.file.get(block * bytes..(block + 1) * bytes).filter(|_| is_for_content);
+        found.ok_or(format!("block {block} of {}", self.geometry.length))
+    }
+
+    /// The `count` entries of a tree.
+    fn tree(&mut self, tree: u32, count: usize, top: Entry) -> Result<Vec<Entry>> {
+        let fanout = self.geometry.fanout();
+        let mut sizes = vec![count.div_ceil(fanout).max(1)];
+        while *sizes.last().unwrap() > 1 {
+            sizes.push(sizes.last().unwrap().div_ceil(fanout));
+        }
+        let mut entries = vec![top];
+        for level in (0..sizes.len()).rev() {
+            let below = if level == 0 { count } else { sizes[level - 1] };
+            let mut children = Vec::new();
+            for (number, entry) in entries.into_iter().enumerate() {
+                let count = fanout.min(below - number * fanout);
+                // A leaf of the block map without a block: none of its frames has one.
+                if tree == 1 && level == 0 && entry.block == 0 {
+                    children.resize(children.len() + count, Entry { block: 0, sum: 0 });
+                    continue;
+                }
+                let bytes = self.block(entry.block)?;
+                let place = [u32_at(bytes, 24), u32_at(bytes, 28), u32_at(bytes, 32)];
+                let is_it = bytes.starts_with(NODE_MAGIC) && u64_at(bytes, 8) == self.geometry.table_id;
+                let sum = node_sum(bytes);
+                if !is_it || place != [tree, level as u32, number as u32] || u64_at(bytes, 16) > self.geometry.sequence
+                {
+                    return Err(format!("block {} is no node {number} of level {level}", entry.block));
+                }
+                if sum != entry.sum || sum != u32_at(bytes, NODE_SUM_AT) {
+                    return Err(format!("wrong checksum of node {number} of level {level}"));
+                }
+                let mut all = bytes[NODE_HEADER_BYTES..].chunks_exact(ENTRY_BYTES).map(Entry::parse);
+                children.extend(all.by_ref().take(count));
+                if all.any(|entry| entry.block != 0 || entry.sum != 0) {
+                    return Err(format!("node {number} of level {level} has more entries than it needs"));
+                }
+                self.nodes.push(Node { tree, level: level as u32, number, block: entry.block });
+            }
+            entries = children;
+        }
+        Ok(entries)
+    }
+
+    /// Blocks in use. An error if two things share one.
+    fn used_blocks(&self) -> Result<Vec<usize>> {
+        let regions = self.bitmaps.len();
+        let homes = (0..regions).flat_map(|region| self.geometry.homes(region));
+        let frames = self.entries.iter().map(|entry| entry.block).filter(|&block| block != 0);
+        let nodes = self.nodes.iter().map(|node| node.block);
+        let mut used: Vec<usize> = (0..HEADER_BLOCKS).chain(homes).chain(frames).chain(nodes).collect();
+        used.sort_unstable();
+        match used.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(format!("block {} is used twice", pair[0])),
+            None => Ok(used),
         }
     }
 
-    /// Frames with wrong checksums.
-    fn wrong_sums(&self) -> Vec<usize> {
-        let sum_frames = self.geometry.sum_frames();
-        let fits = |&frame: &usize| {
-            let bytes = self.geometry.frame(self.file, frame);
-            let (stored, computed) = match frame {
-                0 => (u32_at(bytes, HEADER_BYTES - 4), header_sum(bytes)),
-                _ if sum_frames.contains(&frame) => (u32_at(bytes, OWN_SUM_AT), own_sum(frame, bytes)),
-                _ => (u32_at(self.file, self.geometry.sum_at(frame)), frame_sum(frame, bytes)),
-            };
-            stored == computed || stored == 0 && bytes.iter().all(|&b| b == 0)
-        };
-        (0..self.geometry.frame_count).filter(|frame| !fits(frame)).collect()
+    /// Blocks that the bitmaps say are used.
+    fn marked_blocks(&self) -> Result<Vec<usize>> {
+        let mut marked = Vec::new();
+        for (region, entry) in self.bitmaps.iter().enumerate() {
+            let bytes = self.block(entry.block)?;
+            if !self.geometry.homes(region).contains(&entry.block) || bitmap_sum(region, bytes) != entry.sum {
+                return Err(format!("the bitmap of region {region}, in block {}", entry.block));
+            }
+            let first = region * self.geometry.region_blocks();
+            let is_set = |&bit: &usize| bytes[bit / 8] >> (bit % 8) & 1 == 1;
+            marked.extend((0..self.geometry.region_blocks()).filter(is_set).map(|bit| first + bit));
+        }
+        Ok(marked)
+    }
+
+    /// The place in the file of a byte of the frames; `None` if its frame has no block.
+    pub fn in_file(&self, at: usize) -> Option<usize> {
+        let (frame, within) = (at / self.geometry.frame_bytes, at % self.geometry.frame_bytes);
+        let block = self.entries.get(frame)?.block;
+        (block != 0).then(|| block * self.geometry.frame_bytes + within)
+    }
+
+    /// The bytes of a frame.
+    pub fn frame(&self, frame: usize) -> &[u8] {
+        &self.frames[frame * self.geometry.frame_bytes..(frame + 1) * self.geometry.frame_bytes]
+    }
+
+    /// The place in the file of the entry of a frame.
+    pub fn entry_at(&self, frame: usize) -> Option<usize> {
+        let (number, place) = (frame / self.geometry.fanout(), frame % self.geometry.fanout());
+        let leaf = self.nodes.iter().find(|node| (node.tree, node.level, node.number) == (1, 0, number))?;
+        Some(leaf.block * self.geometry.frame_bytes + NODE_HEADER_BYTES + ENTRY_BYTES * place)
     }
 
     /// Every page of every bucket.
@@ -356,11 +500,11 @@ impl<'f> Reader<'f> {
         let mut pages = Vec::new();
         for bucket in 0..=max_bucket {
             let (mut at, mut bytes, mut kind) = (self.geometry.page_at(bucket)?, page_bytes, 1);
-            if self.file[at..at + bytes].iter().all(|&b| b == 0) {
+            if self.frames[at..at + bytes].iter().all(|&b| b == 0) {
                 continue; // no pair was ever put into it
             }
             loop {
-                let page = Page::parse(&self.file[at..at + bytes]).map_err(|e| format!("bucket {bucket}: {e}"))?;
+                let page = Page::parse(&self.frames[at..at + bytes]).map_err(|e| format!("bucket {bucket}: {e}"))?;
                 let next = page.next;
                 if page.kind != kind {
                     return Err(format!("bucket {bucket}: a page of kind {}, expected {kind}", page.kind));
@@ -371,7 +515,7 @@ impl<'f> Reader<'f> {
                 }
                 (at, bytes) = self.units(next >> 16, next & 0xFFFF)?;
                 kind = 2;
-                if pages.len() > self.file.len() / self.geometry.unit_bytes() {
+                if pages.len() > self.frames.len() / self.geometry.unit_bytes() {
                     return Err(format!("bucket {bucket}: its overflow pages run in a circle"));
                 }
             }
@@ -379,7 +523,7 @@ impl<'f> Reader<'f> {
         Ok(pages)
     }
 
-    /// The location of `len` units from `unit` on in the file: first byte and number of bytes.
+    /// The location of `len` units from `unit` on in the frames: first byte and number of bytes.
     pub fn units(&self, unit: u64, len: u64) -> Result<(usize, usize)> {
         let unit_bytes = self.geometry.unit_bytes() as u64;
         let end = unit.checked_add(len).and_then(|end| end.checked_mul(unit_bytes));
@@ -400,7 +544,7 @@ impl<'f> Reader<'f> {
         if key_bytes + value_bytes > bytes || (record.form == 1) != (key_bytes == 0) || record.form > 2 {
             return Err(format!("form {}: {extent:?}", record.form));
         }
-        let content = &self.file[at..at + key_bytes + value_bytes];
+        let content = &self.frames[at..at + key_bytes + value_bytes];
         let key = if record.form == 1 { &record.key } else { &content[..key_bytes] };
         Ok((key.to_vec(), content[key_bytes..].to_vec()))
     }
@@ -425,9 +569,9 @@ impl<'f> Reader<'f> {
             }
             Ok(())
         };
-        take(0, 3 * FRAME_UNITS)?;
+        take(0, FRAME_UNITS)?;
         for (k, &first) in g.map_groups.iter().enumerate().filter(|&(_, &first)| first != 0) {
-            take(first * FRAME_UNITS, (2 << k) * FRAME_UNITS)?;
+            take(first * FRAME_UNITS, (1 << k) * FRAME_UNITS)?;
         }
         take(g.groups[0] * FRAME_UNITS, FRAME_UNITS)?;
         for group in g.groups_together() + 1..=group_of(g.max_bucket).0 {
@@ -447,133 +591,71 @@ impl<'f> Reader<'f> {
 
     /// The used bits in the map frames, one word per frame.
     pub fn marked(&self) -> Vec<u64> {
-        (0..self.geometry.frame_count).map(|frame| u64_at(self.file, self.geometry.bits_at(frame))).collect()
+        (0..self.geometry.frame_count).map(|frame| u64_at(&self.frames, self.geometry.bits_at(frame))).collect()
     }
 }
 
-/// Corrects every checksum of a damaged file, as far as its header still locates them.
-///
-/// `pristine` locates them where the header does not. Frames that were never written stay unchanged.
-pub fn repair(file: &mut [u8], pristine: &Geometry) {
-    if file.len() < HEADER_BYTES {
+/// Corrects every checksum of a damaged file, which was `pristine` before.
+pub fn repair(file: &mut [u8], pristine: &Reader<'_>) {
+    let block_bytes = pristine.geometry.frame_bytes;
+    if file.len() < 2 * HEADER_BYTES {
         return;
     }
-    let geometry = Geometry::parse(file).unwrap_or_else(|_| pristine.clone());
-    let g = if geometry.zone_count() <= 1 || geometry.map_groups[0] != 0 { geometry } else { pristine.clone() };
-    let frames = g.frame_count.min(file.len() / g.frame_bytes);
-    let sum_frames = g.sum_frames();
-    for frame in (1..frames).filter(|frame| !sum_frames.contains(frame)) {
-        let bytes = g.frame(file, frame);
-        let at = g.sum_at(frame);
-        if at + 4 > file.len() || u32_at(file, at) == 0 && bytes.iter().all(|&b| b == 0) {
-            continue;
-        }
-        let sum = frame_sum(frame, bytes);
-        file[at..at + 4].copy_from_slice(&sum.to_le_bytes());
-    }
-    for frame in sum_frames.into_iter().filter(|&frame| frame < frames) {
-        let sum = own_sum(frame, g.frame(file, frame));
-        let at = frame * g.frame_bytes + OWN_SUM_AT;
-        file[at..at + 4].copy_from_slice(&sum.to_le_bytes());
-    }
-    let sum = header_sum(file);
-    file[HEADER_BYTES - 4..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
-}
-
-// ---------------------------------------------------------------------------------------------
-// Journals
-
-/// A complete journal.
-pub struct Journal {
-    pub table_id: u64,
-    pub sequence: u64,
-    /// `sequence` of the previous checkpoint, 0 for the first.
-    pub base: u64,
-    pub frame_bytes: usize,
-    pub frame_count: usize,
-    pub cut: usize,
-    /// Frame number and content, in the order to write them.
-    pub frames: Vec<(usize, Vec<u8>)>,
-}
-
-impl Journal {
-    /// `None` if it is incomplete.
-    pub fn parse(bytes: &[u8]) -> Option<Journal> {
-        let header = bytes.get(..JOURNAL_HEADER_BYTES)?;
-        if &header[..8] != JOURNAL_MAGIC || crc32c(0, &header[..60]) != u32_at(header, 60) {
-            return None;
-        }
-        let (frame_bytes, count) = (u32_at(header, 16) as usize, u32_at(header, 20) as usize);
-        let index_at = JOURNAL_HEADER_BYTES + count * frame_bytes;
-        let index = bytes.get(index_at..index_at + 8 * count)?;
-        if crc32c(0, index) != u32_at(header, 28) {
-            return None;
-        }
-        let mut frames = Vec::new();
-        for (i, entry) in index.chunks_exact(8).enumerate() {
-            let at = JOURNAL_HEADER_BYTES + i * frame_bytes;
-            let (frame, content) = (u32_at(entry, 0) as usize, &bytes[at..at + frame_bytes]);
-            if frame_sum(frame, content) != u32_at(entry, 4) {
-                return None;
+    let block_count = file.len() / block_bytes;
+    let has = |block: usize| block != 0 && block < block_count;
+    let mut nodes = pristine.nodes.clone();
+    nodes.sort_by_key(|node| node.level);
+    for Node { tree, level, number, block } in nodes.iter().copied().filter(|node| has(node.block)) {
+        for place in 0..pristine.geometry.fanout() {
+            let at = block * block_bytes + NODE_HEADER_BYTES + ENTRY_BYTES * place;
+            let child = u32_at(file, at) as usize;
+            if !has(child) {
+                continue;
             }
-            frames.push((frame, content.to_vec()));
+            let (index, bytes) = (number * pristine.geometry.fanout() + place, &file[child * block_bytes..]);
+            let sum = match (tree, level) {
+                (1, 0) => frame_sum(index, &bytes[..block_bytes]),
+                (_, 0) => bitmap_sum(index, &bytes[..block_bytes]),
+                _ => u32_at(bytes, NODE_SUM_AT),
+            };
+            file[at + 4..at + 8].copy_from_slice(&sum.to_le_bytes());
         }
-        let (frame_count, cut) = (u32_at(header, 24) as usize, u32_at(header, 32) as usize);
-        let (table_id, sequence, base) =
-            (u64_at(header, JOURNAL_TABLE_ID_AT), u64_at(header, 8), u64_at(header, JOURNAL_BASE_AT));
-        Some(Journal { table_id, sequence, base, frame_bytes, frame_count, cut, frames })
+        let bytes = &mut file[block * block_bytes..(block + 1) * block_bytes];
+        let sum = node_sum(bytes);
+        bytes[NODE_SUM_AT..NODE_SUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
     }
-
-    /// Whether an open for writing installs it in this table file, or leaves both unchanged.
-    pub fn belongs_to(&self, file: &[u8]) -> bool {
-        let start = [&MAGIC[..], &1u32.to_le_bytes()].concat();
-        let whole = |bytes: &[u8]| {
-            bytes.len() >= HEADER_BYTES
-                && bytes.starts_with(&start)
-                && u32_at(bytes, HEADER_BYTES - 4) == header_sum(bytes)
-        };
-        let makes_its_table = self.frames.last().is_some_and(|(frame, new)| {
-            let named = (u64_at(new, TABLE_ID_AT), u64_at(new, 16)) == (self.table_id, self.sequence);
-            let sizes = (u32_at(new, 12) as usize, u32_at(new, 24) as usize);
-            *frame == 0 && whole(new) && named && sizes == (self.frame_bytes, self.frame_count)
-        });
-        let fits = match file {
-            [] => self.base == 0,
-            old if whole(old) => {
-                u64_at(old, TABLE_ID_AT) == self.table_id && [self.sequence, self.base].contains(&u64_at(old, 16))
+    for header in HEADERS {
+        for at in [MAP_AT, ROOM_AT] {
+            let top = u32_at(file, header + at) as usize;
+            if has(top) {
+                let sum = u32_at(file, top * block_bytes + NODE_SUM_AT);
+                file[header + at + 4..header + at + 8].copy_from_slice(&sum.to_le_bytes());
             }
-            // Torn during its installation, or of another table.
-            torn => torn.starts_with(&start) || torn.starts_with(&[0; 12]),
-        };
-        makes_its_table && fits
-    }
-
-    /// Changes the table file as an open for writing would.
-    pub fn install(&self, file: &mut Vec<u8>) {
-        file.truncate(self.cut * self.frame_bytes);
-        file.resize(file.len().max(self.frame_count * self.frame_bytes), 0);
-        for (frame, content) in &self.frames {
-            file[frame * self.frame_bytes..][..self.frame_bytes].copy_from_slice(content);
         }
+    }
+    repair_headers(file);
+}
+
+/// Corrects the checksums of both headers.
+pub fn repair_headers(file: &mut [u8]) {
+    for header in HEADERS {
+        let bytes = &mut file[header..header + HEADER_BYTES];
+        let sum = header_sum(bytes);
+        bytes[HEADER_BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
     }
 }
 
-/// Corrects every checksum of a damaged journal.
-pub fn repair_journal(bytes: &mut [u8]) {
-    if bytes.len() < JOURNAL_HEADER_BYTES {
-        return;
+/// Stores bytes in both headers, and corrects their checksums.
+pub fn set_in_headers(file: &mut [u8], at: usize, bytes: &[u8]) {
+    for header in HEADERS {
+        file[header + at..header + at + bytes.len()].copy_from_slice(bytes);
     }
-    let (frame_bytes, count) = (u32_at(bytes, 16) as usize, u32_at(bytes, 20) as usize);
-    let index_at = JOURNAL_HEADER_BYTES.saturating_add(count.saturating_mul(frame_bytes));
-    if index_at.saturating_add(8 * count) <= bytes.len() {
-        for i in 0..count {
-            let (at, entry) = (JOURNAL_HEADER_BYTES + i * frame_bytes, index_at + 8 * i);
-            let sum = frame_sum(u32_at(bytes, entry) as usize, &bytes[at..at + frame_bytes]);
-            bytes[entry + 4..entry + 8].copy_from_slice(&sum.to_le_bytes());
-        }
-        let sum = crc32c(0, &bytes[index_at..index_at + 8 * count]);
-        bytes[28..32].copy_from_slice(&sum.to_le_bytes());
-    }
-    let sum = crc32c(0, &bytes[..60]);
-    bytes[60..64].copy_from_slice(&sum.to_le_bytes());
+    repair_headers(file);
+}
+
+/// The file without what differs each time that it is written: the random ids of checkpoints.
+pub fn without_ids(file: &[u8]) -> Vec<u8> {
+    let mut file = file.to_vec();
+    set_in_headers(&mut file, ID_AT, &[0; 16]);
+    file
 }

@@ -21,7 +21,7 @@ fn median(values: &mut [f64]) -> f64 {
 
 /// Removes a table's files.
 pub fn remove(path: &str) {
-    for end in ["", "-ckpt", "-log0", "-log1", "-log2"] {
+    for end in ["", "-log0", "-log1", "-log2"] {
         let _ = std::fs::remove_file(format!("{path}{end}"));
     }
 }

@@ -33,7 +33,8 @@
  * checkpoints all the time. */
 #define REOPENINGS_MAX 100
 
-/* Where a table's header has the number of its checkpoint: docs/format.md, "Header". */
+/* A table's two headers are as long as this; each has the number of its checkpoint here: docs/format.md, "Headers". */
+#define HEADER_BYTES 4096
 #define SEQUENCE_OFFSET 16
 
 /* Memory that grows. */
@@ -230,16 +231,21 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* The number of the checkpoint in the file; 0 if the file has no checkpoint. */
+/* The number of the last checkpoint in the file, which either header may have; 0 if there is none. */
 static uint64_t sequence_of(int descriptor)
 {
-    unsigned char bytes[8];
-    uint64_t sequence = 0;
-    if (pread(descriptor, bytes, sizeof bytes, SEQUENCE_OFFSET) != sizeof bytes)
-        return 0;
-    for (int i = 7; i >= 0; i--)
-        sequence = sequence << 8 | bytes[i];
-    return sequence;
+    uint64_t last = 0;
+    for (off_t header = 0; header <= HEADER_BYTES; header += HEADER_BYTES) {
+        unsigned char bytes[8];
+        uint64_t sequence = 0;
+        if (pread(descriptor, bytes, sizeof bytes, header + SEQUENCE_OFFSET) != sizeof bytes)
+            continue;
+        for (int i = 7; i >= 0; i--)
+            sequence = sequence << 8 | bytes[i];
+        if (sequence > last)
+            last = sequence;
+    }
+    return last;
 }
 
 /* Empties the file, unless someone has the table in it open for writing. */
@@ -254,10 +260,10 @@ static int truncate_table(const char *path, int descriptor)
     if (flock(descriptor, LOCK_EX | LOCK_NB))
         return -1;
     int result = ftruncate(descriptor, 0);
-    /* Files left by a crash belong to the table that is gone; its journal would bring it back. */
+    /* Files left by a crash belong to the table that is gone; its log would bring it back. */
     char beside[PATH_MAX + 8];
-    for (int i = -1; i < 8 && result == 0; i++) {
-        snprintf(beside, sizeof beside, i < 0 ? "%s-ckpt" : "%s-log%d", path, i);
+    for (int i = 0; i < 8 && result == 0; i++) {
+        snprintf(beside, sizeof beside, "%s-log%d", path, i);
         if (unlink(beside) && errno != ENOENT)
             result = -1;
     }

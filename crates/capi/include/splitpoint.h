@@ -224,8 +224,8 @@ typedef uint64_t (*spt_hash_fn)(void *context, const void *key, size_t key_len);
  *   fill_factor    the table grows above this average number of pairs per bucket; by default fill_percent decides
  *   fill_percent   the table grows above this fill: bytes of pairs in percent of the primary pages, 10 to 400; 92 by
  *                  default
- *   mode           permissions of a new file, such as 0600, less the umask; 0 for 0666. The log and the journal next to
- *                  it are created with 0666 less the umask
+ *   mode           permissions of a new file, such as 0600, less the umask; 0 for 0666. The log next to it is created
+ *                  with 0666 less the umask
  *   expected_len   expected number of pairs: buckets for them are created in advance, which saves splits
  *   cache_bytes    bytes of pages kept in memory. The default for a file is half of the machine's memory, or a quarter
  *                  of what the container or `ulimit -v` allows if that is less; a table in memory has no limit, and

@@ -564,12 +564,13 @@ static void readers_and_types(void)
     CHECK(report.verified == 1 && strcmp(types, "bytes -> bytes") == 0);
 }
 
+/* Damages a frame of pairs in a copy: there the frames, of which the first one has none, begin with block 4. */
 static void damage(const char *path)
 {
     int file = open(path, O_RDWR);
 
-    CHECK(file >= 0 && lseek(file, 0, SEEK_END) > 5 * 4096);
-    CHECK(pwrite(file, "damaged!", 8, 4 * 4096 + 100) == 8 && close(file) == 0);
+    CHECK(file >= 0 && lseek(file, 0, SEEK_END) > 7 * 4096);
+    CHECK(pwrite(file, "damaged!", 8, 6 * 4096 + 100) == 8 && close(file) == 0);
 }
 
 static void upkeep(void)
@@ -745,7 +746,8 @@ static void other_version(void)
     OK(spt_open(path_of("version.spt"), NULL, &table));
     OK(spt_close(table));
     file = open(path_of("version.spt"), O_RDWR);
-    CHECK(file >= 0 && pwrite(file, "\x63", 1, 8) == 1 && close(file) == 0);
+    /* In both headers: if one is whole, the other one is only damaged. */
+    CHECK(file >= 0 && pwrite(file, "\x63", 1, 8) == 1 && pwrite(file, "\x63", 1, 4096 + 8) == 1 && close(file) == 0);
     EXPECT(SPT_OTHER_VERSION, spt_open(path_of("version.spt"), NULL, &table));
     OK(spt_open(path_of("corrupt.spt"), NULL, &table));
     OK(spt_close(table));

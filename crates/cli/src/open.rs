@@ -34,13 +34,7 @@ pub fn stored(path: &Path) -> std::io::Result<Option<StoreKind>> {
     }
     let mut head = Vec::new();
     File::open(path)?.take(SIGNATURE_BYTES).read_to_end(&mut head)?;
-    Ok(match kind_of(&head) {
-        // A crash during its first checkpoint left the header in the journal.
-        None if head.iter().all(|byte| *byte == 0) && journal_of(path).exists() => {
-            is_table(path).then_some(StoreKind::Table)
-        }
-        kind => kind,
-    })
+    Ok(kind_of(&head))
 }
 
 /// Identifies a file by its first bytes, `head`. The signature ends with a zero byte, which text lacks.
@@ -51,12 +45,6 @@ fn kind_of(head: &[u8]) -> Option<StoreKind> {
         () if is(b"SPLITDCT") => Some(StoreKind::Dictionary),
         () => None,
     }
-}
-
-fn journal_of(path: &Path) -> std::path::PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push("-ckpt");
-    name.into()
 }
 
 /// The failure to open a file that is neither a table nor a dictionary.
@@ -142,12 +130,6 @@ pub fn require_directory_of(path: &Path) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// Whether the file can be opened as a table, or is a damaged one.
-fn is_table(path: &Path) -> bool {
-    let table = TableOptions::new().create(false).read_only(true).open(path);
-    table.map_or_else(|error| !matches!(error.kind(), ErrorKind::NotATable | ErrorKind::Io), |_| true)
 }
 
 /// Whether the directory is a dictionary; a damaged one counts.

@@ -714,8 +714,12 @@ mod signals {
     fn a_stopped_backup_leaves_nothing() {
         let place = directory();
         run_well(place.path(), &["put", "t.spt", "key", "value"]);
-        // A quarter of a gigabyte of empty buckets: more than is copied before a signal comes.
-        run_well(place.path(), &["load", "big.spt", "/dev/null", "--expected-len", "5000000"]);
+        // A quarter of a gigabyte: more than is copied before a signal comes.
+        let value = "v".repeat(1 << 20);
+        let rows: String = (0..256).map(|n| format!("key{n}\t{value}\n")).collect();
+        fs::write(place.path().join("rows"), rows).unwrap();
+        run_well(place.path(), &["load", "big.spt", "rows"]);
+        fs::remove_file(place.path().join("rows")).unwrap();
         let beside = || fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name());
         let commands = [("backup", "big.spt", "big.bak"), ("restore", "big.spt", "t.spt")];
         for ((command, from, to), (signal, number)) in commands.into_iter().flat_map(|c| heeded().map(move |s| (c, s)))

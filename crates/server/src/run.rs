@@ -381,7 +381,7 @@ fn reload(flags: &Options, server: &Server, security: &Security) {
 }
 
 /// Raises the limit of file descriptors to what the system allows. Returns the number of clients that may connect: some
-/// descriptors are reserved for the databases, their logs and journals, checkpoints, listeners and the status page.
+/// descriptors are reserved for the databases, their logs, checkpoints, listeners and the status page.
 fn raise_descriptor_limit() -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     const RESERVED: u64 = 192;

@@ -8,7 +8,6 @@
 use super::base::Base;
 use super::input::Input;
 use crate::fields::{What, number_at};
-use crate::spt;
 
 /// Edits of one file at most.
 const EDITS_MAX: usize = 15;
@@ -21,26 +20,6 @@ pub fn damage_file(input: &mut Input<'_>, base: &Base, file: &mut Vec<u8>) {
         match input.byte() % 8 {
             0..5 => change_field(input, base, file),
             _ => change_bytes(input, file),
-        }
-    }
-}
-
-/// Edits a journal: a number of its header or index, or any bytes.
-pub fn damage_journal(input: &mut Input<'_>, journal: &mut Vec<u8>) {
-    const NUMBERS: usize = spt::JOURNAL_HEADER_BYTES / 4;
-    for _ in 0..input.byte() as usize % (EDITS_MAX + 1) {
-        let place = input.byte() as usize;
-        let at = match place % (4 * NUMBERS) {
-            n if n < NUMBERS => 4 * n,
-            n if n < 3 * NUMBERS => journal.len().saturating_sub(4 * (n - NUMBERS + 1)),
-            _ => {
-                change_bytes(input, journal);
-                continue;
-            }
-        };
-        let new = input.number(4) as u32; // 4 bytes
-        if let Some(bytes) = journal.get_mut(at..at + 4) {
-            bytes.copy_from_slice(&new.to_le_bytes());
         }
     }
 }

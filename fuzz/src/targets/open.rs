@@ -3,23 +3,20 @@
 //! ```text
 //! "SPLITPNT"...                     the whole input is the file, as it is: any .spt file is an input
 //! 0, flags, rest                    the rest is the file, its checksums repaired if the flags say so
-//! n, flags, edits, edits, calls     the n-th good table with these edits, and those of its journal; then these calls
+//! n, flags, edits, calls            the n-th good table with these edits; then these calls
 //! ```
 //!
 //! The file is opened to be read, then to be written and changed, then to be read again. Flags: the constants below.
 
-use super::base::{BASES, Base};
-use super::damage::{damage_file, damage_journal};
+use super::base::BASES;
+use super::damage::damage_file;
+use super::directory;
 use super::input::Input;
-use super::{beside, directory};
 use crate::spt;
 use splitpoint::{Result, Table, TableOptions};
 use std::path::Path;
 
 const REPAIR: u8 = 1;
-/// A table that has no journal gets one of another table.
-const JOURNAL: u8 = 2;
-const REPAIR_JOURNAL: u8 = 4;
 /// The smallest cache there is.
 const SMALL_CACHE: u8 = 8;
 const COMPACT: u8 = 16;
@@ -36,7 +33,6 @@ const FILE_BYTES: u64 = 16 << 20;
 pub fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let mut flags = 0;
-    let mut journal = None;
     let base;
     let file = if bytes.starts_with(spt::MAGIC) {
         base = &BASES[0];
@@ -48,31 +44,16 @@ pub fn run(bytes: &[u8]) {
         let mut file = if n == 0 { input.rest().to_vec() } else { base.file.to_vec() };
         damage_file(&mut input, base, &mut file);
         if flags & REPAIR != 0 {
-            spt::repair(&mut file, &base.geometry);
+            spt::repair(&mut file, &base.reader);
         }
-        journal = damaged_journal(&mut input, base, flags);
         file
     };
     let directory = directory();
     let path = directory.path().join("t.spt");
     std::fs::write(&path, &file).expect("room for a file");
-    if let Some(journal) = journal {
-        std::fs::write(beside(&path, "-ckpt"), journal).expect("room for a journal");
-    }
     use_all(&mut input, flags, &base.keys, &path);
     let file_bytes = std::fs::metadata(&path).map_or(0, |m| m.len());
     assert!(file_bytes <= file.len() as u64 + FILE_BYTES, "{file_bytes} bytes, before {}", file.len());
-}
-
-/// The journal of the base, or one of another table.
-fn damaged_journal(input: &mut Input<'_>, base: &Base, flags: u8) -> Option<Vec<u8>> {
-    let any = || BASES.iter().find_map(|base| base.journal).filter(|_| flags & JOURNAL != 0);
-    let mut journal = base.journal.or_else(any)?.to_vec();
-    damage_journal(input, &mut journal);
-    if flags & REPAIR_JOURNAL != 0 {
-        spt::repair_journal(&mut journal);
-    }
-    Some(journal)
 }
 
 /// Reads, changes, reads.

@@ -7,18 +7,12 @@ use std::cell::Cell;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
-    /// The checkpoint's journal is not synced.
-    JournalUnsynced,
-    /// The journal's name is not synced.
-    NamesUnsynced,
-    /// New frames are not synced before the journal is complete.
-    NewFramesUnsynced,
-    /// The frames in place are not synced before the journal is removed.
-    InPlaceUnsynced,
-    /// A journal that an open finds is installed without a sync.
-    FoundJournalUnsynced,
-    /// A journal whose sync failed is kept.
-    FailedJournalKept,
+    /// Blocks are not synced before their header is written.
+    BlocksUnsynced,
+    /// The header is not synced before the log and the blocks that it frees are used.
+    HeaderUnsynced,
+    /// The name of a new table is not synced.
+    NameUnsynced,
     /// A sync that failed counts as done.
     FailedSyncIgnored,
     /// A write that stopped half way counts as complete.

@@ -583,12 +583,9 @@ struct Inner {
     handle_count: u64,
     /// Whether files can be mapped.
     maps: bool,
-    /// Files with this number or a higher one were created by calls, not part of the initial state.
-    made_from: InodeNo,
     /// If set, selects calls that take long.
     slow: Option<Random>,
     room: Option<room::DiskRoom>,
-    before_emptying: Option<Box<dyn FnOnce() + Send>>,
 }
 
 /// The disk; clones share it.
@@ -625,11 +622,6 @@ impl Simulated {
         self.inner().slow = Some(Random::new(&[seed]));
     }
 
-    /// Runs `what` just before a file is next emptied, as another thread might.
-    pub(crate) fn before_emptying(&self, what: impl FnOnce() + Send + 'static) {
-        self.inner().before_emptying = Some(Box::new(what));
-    }
-
     /// The number of calls so far, which is also the number of the next.
     pub(crate) fn calls(&self) -> u64 {
         self.inner().trace.len() as u64
@@ -660,7 +652,6 @@ impl Simulated {
 
 impl Inner {
     fn new(state: State) -> Inner {
-        let made_from = state.inodes.len();
         let (trace, locks) = (Vec::new(), Vec::new());
         let (plan, slow, room, tally) = (None, None, None, Tally::default());
         let (byte_locks, handle_count) = (Vec::new(), 0);
@@ -675,10 +666,8 @@ impl Inner {
             byte_locks,
             handle_count,
             maps: true,
-            made_from,
             slow,
             room,
-            before_emptying: None,
         }
     }
 
@@ -732,29 +721,24 @@ impl Inner {
 
     /// Whether a planted bug skips this call.
     fn leaves_out(&self, event: &Event) -> bool {
-        let is_journal = |path: &Path| path.as_os_str().as_encoded_bytes().ends_with(b"-ckpt");
+        const HEADERS_END: u64 = 8192;
         let is_log = |path: &Path| path.extension().is_some_and(|e| e.as_encoded_bytes().starts_with(b"spt-log"));
         let state = &self.state;
         let bug = match event {
             Event::Sync(inode) => {
                 let Some((path, _)) = state.names.iter().find(|&(_, named)| named == inode) else { return false };
-                let mut journal = path.as_os_str().to_owned();
-                journal.push("-ckpt");
-                let journal = state.names.get(Path::new(&journal)).map(|&inode| &state.inodes[inode]);
+                let last_write = self.trace.iter().rev().find_map(|event| match event {
+                    Event::Write { inode: written, offset, .. } if written == inode => Some(*offset),
+                    _ => None,
+                });
                 match () {
                     () if is_log(path) => Bug::LogUnsynced,
-                    () if is_journal(path) && *inode >= self.made_from => Bug::JournalUnsynced,
-                    () if is_journal(path) => Bug::FoundJournalUnsynced,
-                    () if journal.is_some_and(|j| j.pending.is_empty() && !j.now.is_empty()) => Bug::InPlaceUnsynced,
-                    () => Bug::NewFramesUnsynced,
+                    () if last_write.is_some_and(|offset| offset < HEADERS_END) => Bug::HeaderUnsynced,
+                    () => Bug::BlocksUnsynced,
                 }
             }
-            Event::SyncNames(path) if is_journal(path) => Bug::NamesUnsynced,
             Event::SyncNames(path) if is_log(path) => Bug::LogNameUnsynced,
-            Event::Remove(path) if is_journal(path) => match self.trace.last() {
-                Some(Event::FailedSync(inode, _)) if state.names.get(path) == Some(inode) => Bug::FailedJournalKept,
-                _ => return false,
-            },
+            Event::SyncNames(_) => Bug::NameUnsynced,
             _ => return false,
         };
         planted(bug)
@@ -879,10 +863,6 @@ impl File for Open {
     }
 
     fn set_len(&self, bytes: u64) -> Result<()> {
-        let first = if bytes == 0 { self.disk.inner().before_emptying.take() } else { None };
-        if let Some(first) = first {
-            first();
-        }
         self.change(Event::SetLen(self.inode, bytes))
     }
 

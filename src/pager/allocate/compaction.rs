@@ -7,15 +7,13 @@
 //! ```
 //!
 //! Frames with a hole that were passed are in separate lists, so room behind a compaction is found as fast as any
-//! other. Map frames may be in the way of a large extent, so they move too. A thread that reads a checksum therefore
-//! compares the location of the map frame again afterwards (`load/check.rs`).
+//! other. Map frames may be in the way of a large extent, so they move too.
 //!
 //! Not here: what is moved, and in which order (`buckets/compact.rs`).
 
 use super::Allocator;
 use crate::error::{ErrorKind, Result};
 use crate::pager::file::map_frames::ZONE_FRAMES;
-use crate::pager::file::sums::{SUM_OF_SUMS, sum_of_sums};
 use crate::pager::pool::FrameNo;
 use crate::pager::pool::words::Bytes;
 use crate::pager::space::{FRAME_UNITS, PASSED, Space};
@@ -31,7 +29,7 @@ pub(crate) enum Destination {
     In(FrameNo),
 }
 
-/// A compaction in progress. Until it is dropped, no holes are kept, no windows are used, and all threads allocate near
+/// A compaction in progress. Until it is dropped, no holes are kept, and all threads allocate near
 /// the start.
 pub(crate) struct Compacting<'p>(Allocator<'p>);
 
@@ -151,7 +149,7 @@ impl<'p> Allocator<'p> {
         groups
             .enumerate()
             .filter(|&(group, _)| described_by(group) < u64::from(frames))
-            .map(|(group, first)| (group, first, 2 << group))
+            .map(|(group, first)| (group, first, 1 << group))
             .collect()
     }
 
@@ -159,35 +157,21 @@ impl<'p> Allocator<'p> {
     /// or the group is no longer there. The caller keeps writers and checkpoints out.
     pub(crate) fn move_map_group(self, group: usize, old: FrameNo, room: Destination) -> Result<Option<u64>> {
         let mut space = self.frames.space();
-        let count = 2 << group;
+        let count = 1 << group;
         if self.frames.file.maps.group(group) != old {
             return Ok(None);
         }
         let Some(unit) = self.allocate_in(&mut space, count * FRAME_UNITS, room, false)? else { return Ok(None) };
         let new = (unit / u64::from(FRAME_UNITS)) as FrameNo;
         for i in 0..count {
-            let mut bytes = self.frames.read(old + i)?.to_vec();
-            if i % 2 == 1 {
-                let sum = sum_of_sums(new + i, &bytes);
-                bytes[SUM_OF_SUMS..SUM_OF_SUMS + 4].copy_from_slice(&sum.to_le_bytes());
-            }
+            let bytes = self.frames.read(old + i)?.to_vec();
             self.frames.write_fresh(new + i)?.whole().store(0, &bytes);
         }
         self.frames.file.maps.set_group(group, new);
         space.fixed.insert(new, count);
         space.fixed.remove(&old);
-        self.forget_map_frames(old, count)?;
         self.free_in(&mut space, u64::from(old) * u64::from(FRAME_UNITS), count * FRAME_UNITS)?;
         Ok(Some(unit))
-    }
-
-    /// Clears frames that were map frames: their content in the file would be compared with a checksum that they never
-    /// had.
-    fn forget_map_frames(self, first: FrameNo, count: u32) -> Result<()> {
-        for frame in first..first + count {
-            self.frames.write_fresh(frame)?.whole().fill(0..self.frames.frame_bytes(), 0);
-        }
-        Ok(())
     }
 
     /// Frees map frames that describe nothing, and cuts the free frames at the end off the file. The caller keeps all
@@ -204,13 +188,12 @@ impl<'p> Allocator<'p> {
             }
             let Some(group) = self.frames.file.maps.zones().ilog2().checked_sub(1) else { return Ok(()) };
             let first = self.frames.file.maps.group(group as usize);
-            let count = 2 << group;
+            let count = 1 << group;
             // Zone 2^23, in a file of maximum length, would start beyond the last frame number.
             let described = described_by(group as usize);
             if u64::from(end) <= described {
                 self.frames.file.maps.set_group(group as usize, 0);
                 space.fixed.remove(&first);
-                self.forget_map_frames(first, count)?;
                 self.free_in(&mut space, u64::from(first) * u64::from(FRAME_UNITS), count * FRAME_UNITS)?;
                 continue;
             }

@@ -65,14 +65,14 @@ impl Allocator<'_> {
         self.use_part(space, frame, bits(start, here), lists)?;
         let (mut left, mut at) = (len - here, frame + 1);
         while left > 0 {
-            let Some(end) = space.free_end(at, lists) else {
+            let Some(end) = space.free_end(at) else {
                 self.use_part(space, at, bits(0, left), lists)?;
                 at += 1;
                 break;
             };
             let count = left.div_ceil(FRAME_UNITS).min(end - at);
             let units = left.min(count * FRAME_UNITS);
-            space.take_free(&(at..at + count), lists);
+            space.remove_free(&(at..at + count));
             self.set_run_used(space, at, count, units - (count - 1) * FRAME_UNITS)?;
             (left, at) = (left - units, at + count);
         }

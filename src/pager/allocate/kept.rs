@@ -11,9 +11,8 @@ use super::Allocator;
 use crate::error::{ErrorKind, Result};
 use crate::own_line::OwnLine;
 use crate::pager::interleave;
-use crate::pager::pool::FrameNo;
 use crate::pager::pool::thread_slot::slot_of_thread;
-use crate::pager::space::{ANY_USE, FRAME_UNITS, Space};
+use crate::pager::space::{FRAME_UNITS, Space};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
 
@@ -33,8 +32,6 @@ pub(in crate::pager) struct Kept {
     used_slots: AtomicU32,
     /// Set during a compaction: nothing is kept.
     refuses: AtomicBool,
-    /// Whether there may be open or sealed windows.
-    has_windows: AtomicBool,
 }
 
 /// `None` before the slot's first hole.
@@ -102,11 +99,6 @@ impl Kept {
         self.refuses.store(yes, Relaxed);
     }
 
-    /// Records that a window was opened, under the lock of `Space`.
-    pub(in crate::pager) fn note_window(&self) {
-        self.has_windows.store(true, Relaxed);
-    }
-
     fn sum(&self, of_holes: impl Fn(&Holes) -> u64) -> u64 {
         self.slots.iter().map(|slot| interleave::lock(slot).as_deref().map_or(0, &of_holes)).sum()
     }
@@ -137,22 +129,7 @@ impl Allocator<'_> {
         if frames < SMALL_FRAMES || frame >= u64::from(frames) || len >= FRAME_UNITS || start + len > FRAME_UNITS {
             return false;
         }
-        // A thread that frees a hole of a window sees the flag, since the window was opened before the hole was
-        // allocated.
-        if self.kept.has_windows.load(Relaxed) && !self.is_for_any_use(frame as FrameNo) {
-            return false;
-        }
         self.kept.put(slot_of_thread(), unit, len, frames)
-    }
-
-    /// Whether `frame` is in no window, and so for any use.
-    #[cold]
-    fn is_for_any_use(self, frame: FrameNo) -> bool {
-        let space = self.frames.space();
-        if space.windows.is_empty() {
-            self.kept.has_windows.store(false, Relaxed);
-        }
-        space.windows.lists_of(frame) == ANY_USE
     }
 
     /// Marks the kept holes as free in the map frames. The caller keeps writers out.
@@ -195,6 +172,7 @@ mod tests {
     use super::*;
     use crate::io::Disk;
     use crate::pager::Pager;
+    use crate::pager::pool::FrameNo;
     use std::sync::Arc;
 
     const FRAMES: u32 = 1000;
@@ -279,21 +257,6 @@ mod tests {
         drop(compacting);
         pager.free(unit + 7, 5).unwrap();
         assert_eq!(pager.kept.units(), 5);
-    }
-
-    #[test]
-    fn the_holes_of_windows_are_not_kept() {
-        let (pager, unit) = full(100);
-        let room = pager.values().allocate_in_window(5, false, false).unwrap().unwrap();
-        pager.free(room.unit, 5).unwrap();
-        assert_eq!(pager.kept.units(), 0);
-        pager.free(unit + 7, 5).unwrap();
-        assert_eq!(pager.kept.units(), 5);
-        assert!(pager.kept.has_windows.load(Relaxed));
-        pager.values().close_windows().unwrap();
-        pager.free(unit + 90, 5).unwrap();
-        assert_eq!(pager.kept.units(), 10);
-        assert!(!pager.kept.has_windows.load(Relaxed));
     }
 
     #[test]

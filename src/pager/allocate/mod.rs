@@ -1,9 +1,9 @@
 //! The allocator of the file: it allocates units, and records the allocated ones in the map frames.
 //!
-//! The bits are in **map frames**: a zone of [`ZONE_FRAMES`] frames has two, the first with its bits, the second with
-//! its checksums (`file/map_frames.rs`). The bits of a frame are one `u64`. A map frame changes like any other frame.
+//! The bits are in **map frames**: a zone of [`ZONE_FRAMES`] frames has one (`file/map_frames.rs`). The bits of a frame
+//! are one `u64`. A map frame changes like any other frame.
 //!
-//! Not here: the lists of what is free (`space/`), room for values that go to the file at once (`values/`).
+//! Not here: the lists of what is free (`space/`), the blocks of the file (`blocks/`).
 
 pub(crate) mod compaction;
 mod extents;
@@ -13,8 +13,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::pager::file::map_frames::ZONE_FRAMES;
 use crate::pager::load::Frames;
 use crate::pager::pool::words::Bytes;
-use crate::pager::pool::{FrameNo, LARGE_PAGE_BYTES, SMALL_BYTES};
-use crate::pager::space::{ANY_USE, FRAME_UNITS, PASSED, SEALED, Space, best_fit, bits, new_links};
+use crate::pager::pool::{FrameNo, SMALL_BYTES};
+use crate::pager::space::{ANY_USE, FRAME_UNITS, PASSED, Space, best_fit, bits, new_links};
 pub(in crate::pager) use kept::Kept;
 use std::ops::Range;
 use std::sync::atomic::Ordering::*;
@@ -46,22 +46,16 @@ impl Allocator<'_> {
         }
         let mut space = self.frames.space();
         let frames = len.div_ceil(FRAME_UNITS);
-        // Two attempts, the second with the room of sealed windows.
-        for _ in 0..2 {
-            if len < FRAME_UNITS
-                && let Some(unit) = self.allocate_in_hole(&mut space, len)?
-            {
-                return Ok(unit);
-            }
-            if packs && let Some(unit) = self.allocate_in_any_span(&mut space, len)? {
-                return Ok(unit);
-            }
-            if let Some(first) = space.take_run(frames) {
-                return self.use_run(&mut space, first, len);
-            }
-            if !self.unseal_for(&mut space, len) {
-                break;
-            }
+        if len < FRAME_UNITS
+            && let Some(unit) = self.allocate_in_hole(&mut space, len)?
+        {
+            return Ok(unit);
+        }
+        if packs && let Some(unit) = self.allocate_in_any_span(&mut space, len)? {
+            return Ok(unit);
+        }
+        if let Some(first) = space.take_run(frames) {
+            return self.use_run(&mut space, first, len);
         }
         if packs && let Some(unit) = self.allocate_at_end(&mut space, len)? {
             return Ok(unit);
@@ -120,7 +114,7 @@ impl Allocator<'_> {
             let zones_mapped = self.frames.file.maps.zones();
             let missing = end.div_ceil(u64::from(ZONE_FRAMES)) > u64::from(zones_mapped);
             // Map frames first: zones from 2^k on need group k, which starts where the file ended at that moment.
-            let wanted = if missing { 2 * zones_mapped } else { count };
+            let wanted = if missing { zones_mapped } else { count };
             let end = first + wanted;
             self.make_room(space, end)?;
             if !missing {
@@ -147,16 +141,15 @@ impl Allocator<'_> {
             let frame_bytes = self.frames.frame_bytes() as u64;
             let step = (u64::from(end) * frame_bytes / 16).clamp(STEP_BYTES.0, STEP_BYTES.1) / frame_bytes;
             let target = (u64::from(end) + step).min(u64::from(FrameNo::MAX)) as FrameNo;
-            space.reserved_frames = match self.frames.blocks.as_ref().filter(|_| !self.frames.file.read_only) {
+            let (dirty, before) = (self.frames.pool.dirty_count(), self.frames.frame_count());
+            let reserve = |frames: FrameNo| match self.frames.blocks.as_ref().filter(|_| !self.frames.file.read_only) {
                 Some(blocks) => {
-                    let (dirty, before) = (self.frames.pool.dirty_count(), self.frames.frame_count());
-                    let reserve = |frames: FrameNo| {
-                        blocks.make_ready(&self.frames.file, dirty + u64::from(frames - before)).map(|()| frames)
-                    };
-                    reserve(target).or_else(|_| reserve(end))?
+                    let dirty = dirty + u64::from(frames - before);
+                    blocks.make_ready(&self.frames.file, dirty).map(|()| frames)
                 }
-                None => self.frames.file.reserve_on_disk(end, target)?,
+                None => Ok(target),
             };
+            space.reserved_frames = reserve(target).or_else(|_| reserve(end))?;
         }
         if !self.frames.has_cache_for(end) {
             self.frames.pool.outgrow_cache(self.frames.cache_frames);
@@ -168,9 +161,6 @@ impl Allocator<'_> {
     /// Populates memory beyond `end`, and the new frames before it, if the table is large enough for large pages.
     fn make_ready_ahead(self, space: &mut Space, end: FrameNo) {
         const AHEAD_BYTES: (u64, u64) = (4 << 20, 64 << 20);
-        if space.windows.has_open() {
-            return; // the next window would replace that memory
-        }
         let frame_bytes = self.frames.frame_bytes() as u64;
         let bytes = u64::from(end) * frame_bytes;
         let ahead =
@@ -229,56 +219,6 @@ impl Allocator<'_> {
             return Ok(());
         }
         self.free_in(&mut self.frames.space(), unit, len)
-    }
-
-    /// Frees an extent that the log refers to, once the next checkpoint begins.
-    pub(crate) fn free_at_checkpoint(self, unit: u64, len: u32) {
-        let mut space = self.frames.space();
-        space.quarantined.push((unit, len));
-        space.quarantined_units += u64::from(len);
-        if space.quarantined_units > self.quarantined_units_max() {
-            self.want_checkpoint(true);
-        }
-    }
-
-    /// The number of units that may wait for a checkpoint before one becomes due.
-    fn quarantined_units_max(self) -> u64 {
-        let bytes = self.frames.file.table_bytes();
-        (bytes / 16).max(1 << 20) / self.unit_bytes() as u64
-    }
-
-    /// Whether so much space waits for the next checkpoint that no more should be added.
-    pub(super) fn has_full_quarantine(self, space: &Space) -> bool {
-        space.quarantined_units > 2 * self.quarantined_units_max()
-    }
-
-    /// Frees the units that wait for a checkpoint, which begins now. The caller keeps writers out.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Io`]; the remaining units wait for the next checkpoint.
-    pub(super) fn free_quarantined(self) -> Result<()> {
-        self.want_checkpoint(false);
-        let mut space = self.frames.space();
-        while let Some((unit, len)) = space.quarantined.pop() {
-            space.quarantined_units -= u64::from(len);
-            match self.free_in(&mut space, unit, len) {
-                // The file is damaged; the space is lost.
-                Err(e) if e.kind() == ErrorKind::Corrupt => {}
-                done => done?,
-            }
-        }
-        Ok(())
-    }
-
-    /// An upper bound of the map frames that change when quarantined units are freed.
-    pub(super) fn maps_of_quarantined(self) -> u64 {
-        let zone_units = u64::from(ZONE_FRAMES * FRAME_UNITS);
-        self.frames.space().quarantined.iter().map(|&(_, len)| u64::from(len) / zone_units + 2).sum()
-    }
-
-    /// The extents that wait for a checkpoint: first unit, length.
-    pub(crate) fn quarantined(self) -> Vec<(u64, u32)> {
-        self.frames.space().quarantined.clone()
     }
 
     fn free_in(self, space: &mut Space, unit: u64, len: u32) -> Result<()> {
@@ -397,16 +337,13 @@ impl Allocator<'_> {
         space.zones_known += 1;
         let end = self.frames.frame_count().min(first.saturating_add(ZONE_FRAMES));
         for frame in first..end {
-            if space.windows.has(frame) {
-                continue; // until it is closed
-            }
             let used = self.used_bits(frame)?;
             if used != u64::MAX && space.has_fixed(frame, 1) {
                 return Err(self.frames.file.corrupt(format!("frame {frame}: primary pages or a map, marked free")));
             }
             if used == 0 {
                 // A frame may already be in `runs` because it was freed since the open.
-                if space.runs.around(frame).is_none() && !space.windows.has_sealed_free(frame) {
+                if space.runs.around(frame).is_none() {
                     space.add_run(frame, 1);
                 }
             } else {
@@ -416,11 +353,10 @@ impl Allocator<'_> {
         Ok(true)
     }
 
-    /// Adds all free space to the lists for any use.
+    /// Adds all free space to the lists.
     fn learn_all(self, space: &mut Space) -> Result<()> {
         self.free_kept_in(space)?;
         while self.learn_zone(space)? {}
-        space.unseal_all();
         Ok(())
     }
 
@@ -440,7 +376,7 @@ impl Allocator<'_> {
         self.frames.space().fixed.remove(&first);
     }
 
-    /// Whether this frame is the header, a map frame or part of a group of buckets.
+    /// Whether this frame is a map frame or part of a group of buckets.
     #[cold]
     pub(crate) fn is_fixed(self, frame: FrameNo) -> bool {
         self.frames.space().has_fixed(frame, 1)
@@ -449,15 +385,12 @@ impl Allocator<'_> {
     /// Cuts the file to end at frame `end`.
     pub(in crate::pager) fn cut(self, space: &mut Space, end: FrameNo) -> Result<()> {
         let old = self.frames.frame_count();
-        self.frames.file.stop_taking_values();
-        self.frames.cut_spilled(end)?;
-        self.frames.forget_sums(end, old)?;
+        // In this order: an eviction that began before is waited for, and none begins after that.
+        self.frames.file.set_frame_count(end);
         for frame in end..old {
             self.frames.pool.forget(frame);
         }
-        self.frames.unmap_windows(end..old)?;
-        space.windows.cut(end);
-        self.frames.file.set_frame_count(end);
+        self.frames.cut(end, old)?;
         space.reserved_frames = space.reserved_frames.min(end);
         space.zones_known = space.zones_known.min(end.div_ceil(ZONE_FRAMES));
         Ok(())
@@ -465,8 +398,8 @@ impl Allocator<'_> {
 
     /// Free units in the whole file. Reads every map frame.
     pub(crate) fn free_units(self) -> Result<u64> {
-        let space = self.frames.space();
-        let mut free = self.kept.units() + space.quarantined_units;
+        let _space = self.frames.space();
+        let mut free = self.kept.units();
         for frame in 0..self.frames.frame_count() {
             free += u64::from(self.used_bits(frame)?.count_zeros());
         }
@@ -477,7 +410,7 @@ impl Allocator<'_> {
     /// allocations have already scanned.
     pub(crate) fn free_bytes_known(self) -> u64 {
         let space = self.frames.space();
-        (space.free_units + space.quarantined_units + self.kept.units()) * self.unit_bytes() as u64
+        (space.free_units + self.kept.units()) * self.unit_bytes() as u64
     }
 
     /// The bits of `frame`; a set bit is a used unit.
@@ -494,38 +427,8 @@ impl Allocator<'_> {
         Ok(())
     }
 
-    /// Sets whether so much room waits for a checkpoint that one is due.
-    fn want_checkpoint(self, due: bool) {
-        self.frames.checkpoint_due.store(due, Relaxed);
-    }
-
     /// Bytes in a unit of allocation.
     pub(in crate::pager) fn unit_bytes(self) -> usize {
         self.frames.frame_bytes() / FRAME_UNITS as usize
-    }
-
-    /// Makes the room of one or more large pages of sealed windows available for any use, if `len` units fit there and
-    /// much of the table is free. Returns whether it did.
-    fn unseal_for(self, space: &mut Space, len: u32) -> bool {
-        if space.windows.sealed.is_empty() || !self.much_is_free(space) {
-            return false;
-        }
-        let frames = len.div_ceil(FRAME_UNITS);
-        let hole = if len < FRAME_UNITS { space.lists[SEALED].find(len) } else { None };
-        let Some(first) = hole.or_else(|| space.windows.sealed_runs.shortest(frames)) else { return false };
-        let large = self.large_page_frames();
-        space
-            .unseal(&(first - first % large..(first + frames).checked_next_multiple_of(large).unwrap_or(FrameNo::MAX)));
-        true
-    }
-
-    pub(super) fn much_is_free(self, space: &Space) -> bool {
-        const BYTES_MIN: u64 = if cfg!(test) { 64 << 10 } else { 1 << 20 };
-        let bytes = self.frames.file.table_bytes();
-        space.free_units > (bytes / 16).max(BYTES_MIN) / self.unit_bytes() as u64
-    }
-
-    pub(super) fn large_page_frames(self) -> u32 {
-        (LARGE_PAGE_BYTES / self.frames.frame_bytes()) as u32
     }
 }

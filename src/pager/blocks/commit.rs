@@ -21,9 +21,9 @@ use crate::error::{Error, Result};
 use crate::io::File;
 use crate::io::atomic::UNFINISHED_BYTE;
 use crate::pager::file::TableFile;
-use crate::pager::file::block_header::Entry;
-use crate::pager::file::block_header::{BlockHeader, HEADER_BLOCKS};
 use crate::pager::file::header::Header;
+use crate::pager::file::headers::Entry;
+use crate::pager::file::headers::{CheckpointHeader, HEADER_BLOCKS};
 use crate::pager::file::random::random_u64;
 use crate::pager::pool::FrameNo;
 use std::collections::BTreeMap;
@@ -63,7 +63,7 @@ impl Blocks {
         nodes.extend(room_nodes);
         let Commit { used, dead, .. } = commit;
         let before = last.header.as_ref().map_or((0, 0), |header| (header.table.sequence, header.id));
-        let header = BlockHeader {
+        let header = CheckpointHeader {
             length: used.end(),
             id: random_u64(),
             parent: before.1,
@@ -83,7 +83,7 @@ impl Blocks {
         handle.sync().map_err(fail("sync"))?;
         // Unsynced: until the next checkpoint, the one in its own place counts.
         header.write(handle.as_ref(), true).map_err(fail("write the header of"))?;
-        file.block_bytes_needed.store(bytes, std::sync::atomic::Ordering::Release);
+        file.checkpoint_bytes.store(bytes, std::sync::atomic::Ordering::Release);
         self.map.lock().complete(header.length, leaves, new_leaves);
         let before_used = std::mem::take(&mut last.used);
         *last = Last { header: Some(header), used, bitmaps, nodes };

@@ -14,8 +14,8 @@ use super::tree::{Kind, NodeId, encode_node, fanout, level_sizes};
 use crate::error::{Error, Result};
 use crate::io::File;
 use crate::pager::file::TableFile;
-use crate::pager::file::block_header::Entry;
-use crate::pager::file::block_header::{BlockHeader, HEADER_BLOCKS};
+use crate::pager::file::headers::Entry;
+use crate::pager::file::headers::{CheckpointHeader, HEADER_BLOCKS};
 use crate::pager::file::random::random_u64;
 use std::path::Path;
 
@@ -137,7 +137,7 @@ impl Blocks {
         }
         let room = writer.write_tree(Kind::Room, 0, bitmaps, &blocks)?;
         let (length, id) = (writer.used.end(), random_u64());
-        let copy = BlockHeader { length, id, parent: header.id, map, room, ..header };
+        let copy = CheckpointHeader { length, id, parent: header.id, map, room, ..header };
         let fail = |e| Error::io(target.1, "write", e);
         copy.write(target.0, false).and_then(|()| copy.write(target.0, true)).map_err(fail)?;
         Ok(step(all, all))

@@ -6,8 +6,9 @@ use super::room::{homes, region_blocks};
 use super::tree::{Kind, NodeId, encode_node, fanout};
 use crate::io::{Disk, File, Mode, Storage};
 use crate::pager::file::TableFile;
-use crate::pager::file::block_header::{BlockHeader, Entry, Headers};
 use crate::pager::file::header::{Header, ROOT_BYTES};
+use crate::pager::file::headers::{CheckpointHeader, Entry, Headers};
+use crate::pager::file::held::Held;
 use crate::pager::file::map_frames::ZONE_FRAMES;
 use std::path::Path;
 use std::sync::Arc;
@@ -56,7 +57,7 @@ fn make(file: &dyn File) {
     }
     let table = Header { frame_bytes: BLOCK_BYTES, table_id: TABLE_ID, sequence: 1, frame_count: FRAMES, map_groups };
     let length = regions * region_blocks(BLOCK_BYTES);
-    let header = BlockHeader { table, id: 1, parent: 0, length, map, room, root: vec![0; ROOT_BYTES] };
+    let header = CheckpointHeader { table, id: 1, parent: 0, length, map, room, root: vec![0; ROOT_BYTES] };
     file.set_len(u64::from(length) * BLOCK_BYTES as u64).unwrap();
     header.write(file, false).and_then(|()| header.write(file, true)).unwrap();
 }
@@ -79,7 +80,8 @@ fn an_open_of_a_hundred_gigabytes_reads_four_megabytes_at_most() {
         let handle = open(if read_only { Mode::Read } else { Mode::Write }, &path);
         let (before, start) = (bytes_read(), std::time::Instant::now());
         let Headers::Last(header, true) = Headers::read(&path, handle.as_ref()).unwrap() else { panic!("no header") };
-        let file = TableFile::with_header(storage.clone(), path.clone(), handle, read_only, None, &header.table);
+        let held = read_only.then_some(Held { is_kept: false });
+        let file = TableFile::with_header(storage.clone(), path.clone(), handle, held, &header);
         let blocks = Blocks::open(&file, *header, true, 1000).unwrap();
         println!("read-only {read_only}: {:?}", start.elapsed());
         assert_eq!(blocks.map.lock().leaves.len() as u32, FRAMES.div_ceil(fanout(BLOCK_BYTES) as u32));

@@ -20,7 +20,7 @@ use super::tree::{Kind, NodeId, fanout, parse_node};
 use crate::error::{Error, Result};
 use crate::io::File;
 use crate::pager::file::TableFile;
-use crate::pager::file::block_header::Entry;
+use crate::pager::file::headers::Entry;
 use crate::pager::file::sums::frame_sum;
 use crate::pager::interleave;
 use crate::pager::pool::FrameNo;
@@ -161,6 +161,6 @@ pub(super) fn check(file: &TableFile, frame: FrameNo, entry: Entry, bytes: &[u8]
     }
     let (block, stored) = (entry.block, entry.sum);
     Err(file.corrupt(format!(
-        "frame {frame}, in block {block}: checksum mismatch, stored {stored:08x}, computed {computed:08x}"
+        "frame {frame}: checksum mismatch in block {block}, stored {stored:08x}, computed {computed:08x}"
     )))
 }

@@ -1,4 +1,4 @@
-//! The next file: nothing that is still needed is written over. `model.rs` has it as it was before it was built.
+//! The file: nothing that is still needed is written over. `model.rs` has it as it was before it was built.
 //!
 //! A *frame* keeps its address in memory. A *block* is its place in the file. The **block map** has, for each frame,
 //! the block with its last written content and the checksum of that content. It is a tree of frame-sized nodes; a
@@ -24,7 +24,7 @@
 //! The bytes, little-endian. A block has as many as a frame, `B`; those of a reserved field are zero.
 //!
 //! ```text
-//! 0, 4096      headers: magic, version 2, B u32, checkpoint u64, frames u32, blocks u32, map groups 24 x u32,
+//! 0, 4096      headers: magic, version 1, B u32, checkpoint u64, frames u32, blocks u32, map groups 24 x u32,
 //!              table id, id, parent u64, top node of the map, of the bitmaps {block, checksum}; 256: root;
 //!              4092: checksum
 //! blocks 2, 3  the bitmap's homes of region 0; those of region n are its first two blocks; a region has 8 B blocks
@@ -43,12 +43,12 @@
 //!
 //! | block | written when | may be written again | freed |
 //! |---|---|---|---|
-//! | none | never | | |
+//! | none | never, or it is zero | | |
 //! | period | by an eviction or a move since the last freeze | yes, until the next freeze | at once |
 //! | sealed | with a value that the log refers to | no | waits, birth 0 |
 //! | old | before the last freeze, or by the checkpoint | no | waits |
 //!
-//! Not here: the file of version 1 (`pager/checkpoint/`), the life of a frame in memory (`pool/life.rs`).
+//! Not here: which frames a checkpoint writes (`pager/checkpoint/`), the life of a frame in memory (`pool/life.rs`).
 
 pub(in crate::pager) mod commit;
 mod copy;
@@ -66,7 +66,7 @@ use super::file::mapped_reads::MappedReads;
 use super::pool::FrameNo;
 use crate::error::{Error, Result};
 use crate::io::File;
-use crate::pager::file::block_header::{BlockHeader, Entry, HEADER_BLOCKS, unmade_header};
+use crate::pager::file::headers::{CheckpointHeader, Entry, HEADER_BLOCKS, unmade_header};
 use crate::pager::interleave;
 use map::{Map, check, read_block};
 use room::{BlockSet, Room, homes, is_for_content, region_blocks};
@@ -92,15 +92,12 @@ pub(in crate::pager) struct Blocks {
 /// The last complete checkpoint, as the next one needs it.
 #[derive(Default)]
 struct Last {
-    header: Option<BlockHeader>,
+    header: Option<CheckpointHeader>,
     used: BlockSet,
     bitmaps: Vec<Entry>,
     /// The blocks of all nodes but the leaves of the map.
     nodes: Vec<u32>,
 }
-
-/// The block of a frame that is in the shadow file.
-const SHADOWED: u32 = u32::MAX;
 
 /// Room on the disk is asked for in steps of at least this.
 const STEP_BYTES: u64 = 1 << 20;
@@ -127,7 +124,7 @@ impl Blocks {
     /// [`ErrorKind::Corrupt`](crate::ErrorKind) if its tree is damaged.
     pub(in crate::pager) fn open(
         file: &TableFile,
-        header: BlockHeader,
+        header: CheckpointHeader,
         is_durable: bool,
         cache_frames: u64,
     ) -> Result<Blocks> {
@@ -220,7 +217,7 @@ impl Blocks {
     /// The block of the table's file with the last written content of a frame, if any has it.
     pub(in crate::pager) fn block_of(&self, file: &TableFile, frame: FrameNo) -> Result<Option<u32>> {
         let block = self.map.entry(file, frame)?.block;
-        Ok(Some(block).filter(|block| ![Entry::NONE.block, SHADOWED].contains(block)))
+        Ok(Some(block).filter(|&block| block != Entry::NONE.block))
     }
 
     /// Frames of the last checkpoint that keep the file longer than it needs to be: those in blocks beyond its number
@@ -282,7 +279,7 @@ impl Blocks {
         let mut entries = Vec::new();
         for frame in frames {
             let entry = self.map.entry(file, frame)?;
-            if ![Entry::NONE.block, SHADOWED].contains(&entry.block) {
+            if !entry.is_none() {
                 entries.push((entry, frame));
             }
         }
@@ -410,6 +407,14 @@ impl Blocks {
         bytes: &[u8],
         is_frozen: impl Fn() -> bool,
     ) -> Result<bool> {
+        if is_zero(bytes) {
+            let mut entries = self.map.lock();
+            let overlay = if is_frozen() { &mut entries.frozen } else { &mut entries.live };
+            let before = overlay.insert(frame, Entry::NONE).filter(|before| !before.is_none());
+            drop(entries);
+            before.into_iter().for_each(|before| self.room().free(before.block));
+            return Ok(false);
+        }
         self.begin_writing(file)?;
         let of_this_period = self.map.lock().live.get(&frame).copied().filter(|entry| !entry.is_none());
         let block = match of_this_period {
@@ -441,14 +446,10 @@ impl Blocks {
         Ok(is_large)
     }
 
-    /// Notes a frame that is in the shadow file of a handle that only reads.
-    pub(in crate::pager) fn note_shadowed(&self, frame: FrameNo, sum: u32) {
-        self.map.lock().live.insert(frame, Entry { block: SHADOWED, sum });
-    }
-
-    /// Compares a frame that was read from the shadow file with its checksum.
-    pub(in crate::pager) fn check_shadowed(&self, file: &TableFile, frame: FrameNo, bytes: &[u8]) -> Result<()> {
-        check(file, frame, self.map.entry(file, frame)?, bytes)
+    /// Notes that a frozen frame is zero: it has no block in this checkpoint.
+    pub(in crate::pager) fn note_frozen_zero(&self, frame: FrameNo) {
+        let evicted = self.map.lock().frozen.insert(frame, Entry::NONE).filter(|entry| !entry.is_none());
+        evicted.into_iter().for_each(|entry| self.room().free(entry.block));
     }
 
     /// The block for a frozen frame that the checkpoint writes.
@@ -477,7 +478,7 @@ impl Blocks {
                 continue;
             }
             let before = self.map.lock().live.insert(frame, Entry::NONE).filter(|entry| !entry.is_none());
-            if let Some(entry) = before.filter(|_| !file.read_only) {
+            if let Some(entry) = before {
                 self.room().free(entry.block);
             }
         }
@@ -502,6 +503,11 @@ impl Blocks {
         }
         Ok(())
     }
+}
+
+/// Whether all bytes are zero. Such a frame has no block.
+pub(in crate::pager) fn is_zero(bytes: &[u8]) -> bool {
+    bytes.chunks(64).all(|line| line.iter().fold(0, |all, byte| all | byte) == 0)
 }
 
 fn leaves_max(cache_frames: u64) -> usize {

@@ -9,8 +9,9 @@
 //! ```
 //!
 //! A full disk must not keep a table from being emptied, for which checkpoints need blocks. So growth and evictions
-//! leave a 64th of the file, and 1 MiB at least, to checkpoints: room on the disk that only these may use. And before
-//! more frames are dirty than there is room for, half of that included, a checkpoint is due.
+//! leave a 64th of the file, and 1 MiB at least or the whole of a smaller one, to checkpoints: room on the disk that
+//! only these may use. And before more frames are dirty than there is room for, half of that included, a checkpoint is
+//! due.
 //!
 //! The file has a bitmap for each region of blocks, in one of the region's first two blocks; those of region 0 follow
 //! the headers. Bitmaps say what their checkpoint uses, so a crash frees what waits.
@@ -18,7 +19,7 @@
 //! Not here: writing the bitmaps (`commit.rs`).
 
 use super::STEP_BYTES;
-use crate::pager::file::block_header::HEADER_BLOCKS;
+use crate::pager::file::headers::HEADER_BLOCKS;
 
 /// Blocks of a region: those that one bitmap describes.
 pub(super) fn region_blocks(block_bytes: usize) -> u32 {
@@ -213,18 +214,21 @@ impl Room {
         (more > 0 && needed > u64::from(self.on_disk)).then_some(needed)
     }
 
-    /// Blocks that are left to checkpoints.
-    fn margin(&self) -> u32 {
+    /// Blocks that are left to checkpoints, if `more` are about to be taken. A checkpoint of a small table needs no
+    /// more than the table and its nodes.
+    fn margin(&self, more: u32) -> u32 {
         const PART: u32 = 64;
         const BYTES_MIN: usize = 1 << 20;
-        (self.end / PART).max((BYTES_MIN / self.block_bytes) as u32)
+        const NODES: u32 = 16;
+        let all = self.end.saturating_add(more).saturating_add(NODES);
+        (self.end / PART).max(((BYTES_MIN / self.block_bytes) as u32).min(all))
     }
 
     /// The number of dirty frames for which a checkpoint has room on the disk. Half of what is left to checkpoints is
     /// for its nodes.
     pub(super) fn ready(&self) -> u64 {
         let most = u64::from(self.free) + u64::from(self.on_disk.saturating_sub(self.end));
-        most.saturating_sub(u64::from(self.reserved) + u64::from(self.margin() / 2))
+        most.saturating_sub(u64::from(self.reserved) + u64::from(self.margin(self.free) / 2))
     }
 
     /// Makes room on the disk for `count` more blocks, besides what is left to checkpoints, if there is none.
@@ -236,7 +240,8 @@ impl Room {
         count: u32,
         reserve: impl Fn(u64) -> std::io::Result<()>,
     ) -> std::io::Result<()> {
-        let count = count.saturating_add(self.reserved).saturating_add(self.margin());
+        let count = count.saturating_add(self.reserved);
+        let count = count.saturating_add(self.margin(count));
         self.lacks(count).map_or(Ok(()), |needed| self.make_room(needed, reserve))
     }
 
@@ -276,7 +281,7 @@ impl Room {
     /// # Errors
     /// Returns the errors of `reserve`: the disk has no room beyond what is reserved.
     pub(super) fn take_unreserved(&mut self, reserve: impl Fn(u64) -> std::io::Result<()>) -> std::io::Result<u32> {
-        if let Some(needed) = self.lacks(self.reserved.saturating_add(self.margin() + 1)) {
+        if let Some(needed) = self.lacks(self.reserved.saturating_add(self.margin(self.reserved) + 1)) {
             let step = STEP_BYTES / self.block_bytes as u64;
             self.make_room(needed + step, &reserve).or_else(|_| self.make_room(needed, &reserve))?;
         }
@@ -346,7 +351,7 @@ impl Room {
     /// The number of blocks to cut the file to: `all` free ones at its end, or, if these are more than a sixteenth of
     /// it, those that are not left to checkpoints. `None` if that is not worthwhile.
     pub(super) fn end_to_cut_to(&self, all: bool) -> Option<u32> {
-        let (kept, min) = if all { (0, 0) } else { (self.margin(), self.end / 16) };
+        let (kept, min) = if all { (0, 0) } else { (self.margin(0), self.end / 16) };
         let end = self.end_taken().saturating_add(kept).min(self.end);
         (self.floor == 0 && self.end - end > min).then_some(end)
     }

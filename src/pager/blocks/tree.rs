@@ -12,7 +12,7 @@
 
 use crate::checksum::{crc32c, crc32c_append};
 use crate::little_endian::{u32_at, u64_at};
-use crate::pager::file::block_header::{ENTRY_BYTES, Entry};
+use crate::pager::file::headers::{ENTRY_BYTES, Entry};
 
 /// First bytes of a node. On disk.
 const MAGIC: [u8; 8] = *b"SPLITNOD";
@@ -23,6 +23,15 @@ pub(super) const NODE_HEADER_BYTES: usize = 64;
 pub(crate) enum Kind {
     Map = 1,
     Room = 2,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Map => "block map",
+            Kind::Room => "tree of bitmaps",
+        }
+    }
 }
 
 /// Where a node is in its tree.
@@ -70,7 +79,7 @@ fn node_sum(bytes: &[u8]) -> u32 {
 /// # Errors
 /// What is wrong with the node.
 pub(crate) fn parse_node(bytes: &[u8], table_id: u64, id: NodeId, sum: u32) -> Result<Vec<Entry>, String> {
-    let what = || format!("node {} of level {} of the {:?} tree", id.number, id.level, id.kind);
+    let what = || format!("node {} of level {} of the {}", id.number, id.level, id.kind.name());
     let computed = node_sum(bytes);
     if computed != sum || u32_at(bytes, 60) != sum {
         return Err(format!("{}: checksum mismatch, stored {sum:08x}, computed {computed:08x}", what()));
@@ -149,7 +158,7 @@ pub(crate) fn parse_upper(
 ) -> Result<Vec<Entry>, String> {
     let mut entries = parse_node(bytes, table_id, id, sum)?;
     if entries.split_off(child_count).iter().any(|entry| !entry.is_none()) {
-        return Err(format!("the {:?} tree has more nodes than the table needs", id.kind));
+        return Err(format!("the {} has more nodes than the table needs", id.kind.name()));
     }
     Ok(entries)
 }

@@ -107,7 +107,7 @@ pub(in crate::pager) fn take_lock(file: &dyn File, path: &Path) -> Result<()> {
 /// The same error as for an absent file: its creator was stopped before the table was made.
 pub(in crate::pager) fn not_yet_made(path: &Path) -> Error {
     let path = path.display();
-    Error::new(ErrorKind::Io, format!("{path}: the file is empty, so no table has been made in it yet"))
+    Error::new(ErrorKind::Io, format!("{path}: no table has been made in it yet"))
         .with_hint("Open it for writing and let it be created.")
         .with_source(std::io::Error::from_raw_os_error(libc::ENOENT))
 }

@@ -1,9 +1,9 @@
 //! The length that a table's file must have. If it is shorter, another program has cut it.
 //!
-//! A checkpoint sets the file's length, and writes only frames that changed. If the file had been cut, the checkpoint
-//! would extend it again, leave zeros in place of frames that it does not write, and report success. So it compares the
-//! length first, again before its journal is written, and once more when its frames are in place. `sync` and `close`
-//! also compare it, and so does everything that makes the file longer in between.
+//! A checkpoint writes only frames that changed. If the file had been cut, the checkpoint would extend it again, leave
+//! zeros in place of blocks that it does not write, and report success. So it compares the length first, and again when
+//! its blocks are written. `sync` and `close` also compare it, and so does everything that makes the file longer in
+//! between.
 //!
 //! If a program cuts the file in between, this is noticed only when a frame is read: its checksum does not match.
 
@@ -24,11 +24,7 @@ impl TableFile {
 
     /// Bytes that the file must have.
     fn bytes_needed(&self) -> u64 {
-        let of_checkpoint = match self.has_blocks {
-            true => self.block_bytes_needed.load(Acquire),
-            false => u64::from(self.file_frames.load(Acquire)) * self.frame_bytes as u64,
-        };
-        of_checkpoint.max(self.written_end.0.load(Relaxed))
+        self.checkpoint_bytes.load(Acquire).max(self.written_end.0.load(Relaxed))
     }
 
     /// Called when a checkpoint begins: returns the bytes that the file must have until it is complete. Later writes
@@ -70,23 +66,4 @@ impl TableFile {
         self.poison(error.message());
         Err(error)
     }
-}
-
-/// Cuts the file to `cut` frames if it is longer, then extends it with zeros to `frame_count` frames if it is shorter.
-/// Returns whether it was cut, which frees what is reserved beyond its end.
-pub(in crate::pager) fn set_frame_count(
-    file: &dyn File,
-    frame_bytes: usize,
-    cut: u32,
-    frame_count: u32,
-) -> std::io::Result<bool> {
-    let bytes = |frames: u32| u64::from(frames) * frame_bytes as u64;
-    let cuts = file.len()? > bytes(cut);
-    if cuts {
-        file.set_len(bytes(cut))?;
-    }
-    if file.len()? < bytes(frame_count) {
-        file.set_len(bytes(frame_count))?;
-    }
-    Ok(cuts)
 }

@@ -1,16 +1,18 @@
-//! The locations of the map frames: the frames with the used bits and the checksums of all others.
+//! The locations of the map frames: the frames with the used bits of all others.
 //!
-//! A zone of [`ZONE_FRAMES`] frames has two map frames, the first with its used bits, the second with its checksums.
-//! Zone 0's are frames 1 and 2; those of zones 2^k to 2^(k+1) - 1 are adjacent from group k's first frame on, which the
-//! header has. Group k is allocated when the file first reaches zone 2^k.
+//! A zone of [`ZONE_FRAMES`] frames has a map frame. Zone 0's is frame 0; those of zones 2^k to 2^(k+1) - 1 are next to
+//! each other from group k's first frame on, which the header has. Group k is allocated when the file first reaches
+//! zone 2^k.
 //!
-//! Not here: what is in them (`sums.rs`, `allocate/`).
+//! Not here: what is in them (`allocate/`).
 
 use crate::pager::pool::FrameNo;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
-/// The number of frames that a pair of map frames describes.
+/// The number of frames that a map frame describes.
 pub(crate) const ZONE_FRAMES: u32 = 512;
+/// Frames before the first that is allocated: the map frame of zone 0.
+pub(crate) const FIRST_FRAMES: u32 = 1;
 /// The maximum number of map groups: 2^32 frames are 2^23 zones.
 pub(crate) const MAP_GROUP_COUNT: usize = 24;
 
@@ -42,13 +44,13 @@ impl MapFrames {
         self.0.iter().map(|group| group.load(Acquire)).take_while(|&first| first != 0)
     }
 
-    /// The frame with the bits of `zone`; its checksums are in the next frame.
+    /// The frame with the bits of `zone`.
     pub(in crate::pager) fn of_zone(&self, zone: u32) -> FrameNo {
         if zone == 0 {
-            return 1;
+            return 0;
         }
         let group = zone.ilog2();
-        self.group(group as usize) + 2 * (zone - (1 << group))
+        self.group(group as usize) + (zone - (1 << group))
     }
 
     /// The number of zones that have map frames: 1, then doubling.
@@ -56,18 +58,9 @@ impl MapFrames {
         1 << self.allocated().count()
     }
 
-    /// The header and the map frames: (first, count).
+    /// The map frames: (first, count).
     pub(in crate::pager) fn fixed(&self) -> impl Iterator<Item = (FrameNo, u32)> {
-        let groups = self.0.iter().enumerate().map(|(k, group)| (group.load(Acquire), 2 << k));
-        std::iter::once((0, 3)).chain(groups.filter(|&(first, _)| first != 0))
-    }
-
-    /// Whether this frame has checksums.
-    pub(in crate::pager) fn has_sums(&self, frame: FrameNo) -> bool {
-        frame == 2
-            || self
-                .allocated()
-                .enumerate()
-                .any(|(k, group)| frame > group && frame - group < 2 << k && (frame - group) % 2 == 1)
+        let groups = self.0.iter().enumerate().map(|(k, group)| (group.load(Acquire), 1 << k));
+        std::iter::once((0, FIRST_FRAMES)).chain(groups.filter(|&(first, _)| first != 0))
     }
 }

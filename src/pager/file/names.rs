@@ -1,24 +1,19 @@
-//! The name of a table. Its log and journal are found only by this name.
+//! The name of a table. Its log is found only by this name.
 //!
 //! ```text
 //! open        follow symbolic links to the file's own name; refuse a file that may have another name
-//! later       before a log or journal is made or removed: check that the name still refers to this file
+//! later       before a log is made or removed: check that the name still refers to this file
 //! ```
 //!
 //! Reasons and remaining risks: docs/architecture.md, "Names".
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::io::atomic::with_suffix;
 use crate::io::{File, Storage};
 use std::path::{Path, PathBuf};
 
-/// The path from which the names of a table's log and journal derive.
+/// The path from which the names of a table's log derive.
 pub(crate) fn resolve(storage: &dyn Storage, path: &Path) -> Result<PathBuf> {
     storage.resolve(path).map_err(|e| Error::io(path, "follow the links of", e))
-}
-
-pub(crate) fn journal_path(path: &Path) -> PathBuf {
-    with_suffix(path, "-ckpt")
 }
 
 /// Whether `path` currently names `file`.
@@ -34,14 +29,12 @@ pub(in crate::pager) fn refuse_if_moved(file: &dyn File, path: &Path) -> Result<
     let path = path.display();
     Err(Error::new(
         ErrorKind::Io,
-        format!(
-            "{path}: the table was renamed or removed while it was open, and its log and journal keep the old name"
-        ),
+        format!("{path}: the table was renamed or removed while it was open, and its log keeps the old name"),
     )
     .with_hint("Give the file this name again, then open it again."))
 }
 
-/// Fails if a file may have another name: a process that opens it by that name would look for another log and journal.
+/// Fails if a file may have another name: a process that opens it by that name would look for another log.
 /// A file that is open only for reading may be read by any name.
 pub(in crate::pager) fn refuse_other_names(file: &dyn File, path: &Path, read_only: bool) -> Result<()> {
     let links = file.link_count().map_err(|e| Error::io(path, "count the links of", e))?;
@@ -59,9 +52,6 @@ pub(in crate::pager) fn refuse_other_names(file: &dyn File, path: &Path, read_on
         false => ErrorKind::InvalidArgument,
     };
     let (path, writer) = (path.display(), if read_only { " and is open for writing" } else { "" });
-    Err(Error::new(
-        kind,
-        format!("{path}: {what}{writer}, and the log and journal of a table are found by one name alone"),
-    )
-    .with_hint(hint))
+    Err(Error::new(kind, format!("{path}: {what}{writer}, and the log of a table is found by one name alone"))
+        .with_hint(hint))
 }

@@ -1,4 +1,4 @@
-//! Random numbers by which a table, its log and its journal know one another.
+//! Random numbers by which a table and its log know one another.
 
 /// A random number, from the standard library's hash maps, which take their seeds from the operating system.
 pub(crate) fn random_u64() -> u64 {

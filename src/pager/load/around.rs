@@ -1,13 +1,11 @@
 //! Reads a frame and its neighbours together, for scans of a file that is open for reading.
 //!
-//! After each read from such a file the pager checks whether a writer has begun a checkpoint. That takes four system
-//! calls, which cost more than the read. A scan needs every frame once, in hash order, which jumps through the file. If
-//! the cache holds the whole file, the scan reads the aligned run of frames around the next one, with one read and one
-//! check. With a smaller cache, frames might be evicted before the scan reaches them. In a file of blocks nothing needs
-//! to be checked, and the frames of a run are mostly in adjacent blocks.
+//! A scan needs every frame once, in hash order, which jumps through the file. If the cache holds the whole file, the
+//! scan reads the aligned run of frames around the next one; most of their blocks are adjacent, and read with one call.
+//! With a smaller cache, frames might be evicted before the scan reaches them.
 //!
 //! Errors are ignored here: frames that cannot be read, or whose checksums do not match, do not become resident, and
-//! the read that needs one reports the error. Not here: the check for a checkpoint (`file/held.rs`).
+//! the read that needs one reports the error.
 
 use super::Frames;
 use crate::pager::pool::FrameNo;
@@ -32,29 +30,16 @@ impl Frames {
 
     #[cold]
     fn bring_run(&self, frame: FrameNo, file_frames: FrameNo) {
-        let Some(file) = &self.file.handle else { return };
-        let bytes_of = |frames: FrameNo| frames as usize * self.frame_bytes();
+        let Some(blocks) = &self.blocks else { return };
         let run = (RUN_BYTES / self.frame_bytes()) as FrameNo; // 1 to 16, as a frame has 4 to 64 KiB
         let first = frame - frame % run;
         let end = file_frames.min(first + run);
         let offer = |frame: FrameNo, content: &[u8]| {
-            // The shadow file has the bytes of a changed frame that is not resident.
+            // The spill file has the bytes of a changed frame that is not resident.
             if !self.pool.is_resident(frame) && !self.pool.is_dirty(frame) && self.pool.offer(frame, content) {
                 self.counts.frames_read.fetch_add(1, Relaxed);
             }
         };
-        if let Some(blocks) = &self.blocks {
-            let _ = blocks.load_range(&self.file, first..end, offer);
-            return;
-        }
-        let mut bytes = vec![0; bytes_of(end - first)];
-        if self.file.read_as_opened(file.as_ref(), first, &mut bytes).is_err() {
-            return;
-        }
-        for (frame, content) in (first..end).zip(bytes.chunks_exact(self.frame_bytes())) {
-            if self.check_sum(frame, content).is_ok() {
-                offer(frame, content);
-            }
-        }
+        let _ = blocks.load_range(&self.file, first..end, offer);
     }
 }

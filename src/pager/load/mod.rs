@@ -4,27 +4,25 @@
 //! read, write    latch a frame -> if it is not in memory: read it, compare its checksum -> evict others
 //! ```
 //!
-//! [`Frames`] also has the lock of the free space: a frame is spilled only while no other thread moves the end of the
-//! file.
+//! [`Frames`] also has the lock of the free space.
 //!
 //! Not here: the memory of frames and their latches (`pool/`), the names and lengths of the file (`file/`).
 
 mod announce;
 mod around;
-mod check;
 mod evict;
 pub(super) mod spill;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
+use crate::fault::Proceed;
 use crate::own_line::OwnLine;
-use crate::pager::blocks::Blocks;
+use crate::pager::blocks::{Blocks, is_zero};
 use crate::pager::file::TableFile;
 use crate::pager::file::mapped_reads::MappedReads;
 use crate::pager::interleave;
 use crate::pager::pool::{FrameNo, FrameSource, Pool, ReadGuard, WriteGuard};
 use crate::pager::space::Space;
-use spill::Spilling;
-use std::ops::Range;
+use spill::{Spill, Spilled};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
 
@@ -33,9 +31,10 @@ pub(crate) struct Frames {
     pub(super) pool: Pool,
     pub(super) file: TableFile,
     reads: MappedReads,
-    /// Where the frames of a file of blocks are.
+    /// Where the frames are in the file; `None` for a table in memory.
     pub(super) blocks: Option<Blocks>,
-    spilling: Spilling,
+    /// `Some` if changed frames leave the cache without checkpoints.
+    pub(super) spill: Option<Spill>,
     space: OwnLine<Mutex<Space>>,
     /// The maximum number of resident frames.
     pub(super) cache_frames: u64,
@@ -53,40 +52,29 @@ pub(crate) struct Frames {
 #[derive(Default)]
 pub(crate) struct Counts {
     pub frames_read: AtomicU64,
-    /// Frames that checkpoints wrote to their locations in the file.
+    /// Frames that checkpoints and evictions wrote.
     pub frames_written: AtomicU64,
     pub checkpoints: AtomicU64,
 }
 
 impl FrameSource for Frames {
     fn load(&self, frame: FrameNo, bytes: &mut [u8]) -> Result<bool> {
-        if let Some(blocks) = self.blocks.as_ref().filter(|_| !self.pool.is_shadowed(frame)) {
-            return self.load_block(blocks, frame, bytes);
-        }
-        let Some((file, reads)) = self.file_of(frame) else {
-            return Ok(false);
-        };
-        if self.blocks.is_some() {
-            self.read_shadowed(frame, bytes)?;
-            return Ok(true);
-        }
-        if self.file.read_only && !self.pool.is_shadowed(frame) {
-            self.file.read_as_opened(file, frame, bytes)?;
-        } else {
-            let at = u64::from(frame) * self.frame_bytes() as u64;
-            let mapped = self.pool.has_buffers() && reads.read(file, at, bytes);
-            if !mapped {
-                file.read_at(bytes, at).map_err(|e| self.file.unread(frame, e))?;
+        if let Some(spill) = &self.spill {
+            match spill.read(&self.file, frame, bytes, self.pool.has_buffers())? {
+                Spilled::No => {}
+                Spilled::Cut => return Ok(false),
+                Spilled::Read => {
+                    self.counts.frames_read.fetch_add(1, Relaxed);
+                    return Ok(true);
+                }
             }
         }
-        self.counts.frames_read.fetch_add(1, Relaxed);
-        self.check_sum(frame, bytes)?;
-        Ok(true)
+        self.blocks.as_ref().map_or(Ok(false), |blocks| self.load_block(blocks, frame, bytes))
     }
 
     fn made_resident(&self) {
         let resident = self.pool.resident.load(Relaxed);
-        if resident > self.cache_frames && self.file.handle.is_some() {
+        if resident > self.cache_frames && (self.blocks.is_some() || self.spill.is_some()) {
             self.evict_some();
         }
     }
@@ -94,13 +82,13 @@ impl FrameSource for Frames {
 
 impl Frames {
     /// The frames of `file`, of which the first `zones_known` zones have no free units.
-    pub(super) fn new(pool: Pool, file: TableFile, spilling: Spilling, cache_frames: u64, zones_known: u32) -> Frames {
+    pub(super) fn new(pool: Pool, file: TableFile, cache_frames: u64, zones_known: u32) -> Frames {
         Frames {
             pool,
             file,
             reads: MappedReads::default(),
             blocks: None,
-            spilling,
+            spill: None,
             space: OwnLine(Mutex::new(Space::new(zones_known))),
             cache_frames,
             clock_hand: OwnLine::default(),
@@ -111,7 +99,7 @@ impl Frames {
         }
     }
 
-    /// Loads a frame of a file of blocks.
+    /// Loads a frame from its block.
     fn load_block(&self, blocks: &Blocks, frame: FrameNo, bytes: &mut [u8]) -> Result<bool> {
         let mapped = self.pool.has_buffers().then_some(&self.reads);
         let loaded = match blocks.load(&self.file, frame, bytes, mapped) {
@@ -198,19 +186,16 @@ impl Frames {
         self.file.health.let_writes_begin();
     }
 
-    /// Whether a checkpoint is due: more than `dirty_bytes_max` of frames are dirty, or those that cannot be spilled
-    /// take more than half of the cache, or the disk may have no room for a later one.
+    /// Whether a checkpoint is due: the frames that must stay in memory take more than half of the cache, so many were
+    /// evicted, or the disk may have no room for a later one.
     #[inline(always)]
-    pub(crate) fn wants_checkpoint(&self, dirty_bytes_max: u64) -> bool {
+    pub(crate) fn wants_checkpoint(&self) -> bool {
         if self.file.read_only {
             return false;
         }
         let dirty = self.pool.dirty_count();
         let lacks_room = || self.blocks.as_ref().is_some_and(|blocks| blocks.lacks_room(&self.file, dirty));
-        let due = self.pool.pinned_count() > self.dirty_frames_max()
-            || dirty * self.frame_bytes() as u64 > dirty_bytes_max
-            || self.checkpoint_due.load(Relaxed)
-            || lacks_room();
+        let due = self.must_checkpoint() || self.checkpoint_due.load(Relaxed) || lacks_room();
         due && self.file.handle.is_some()
     }
 
@@ -231,31 +216,31 @@ impl Frames {
         // In this order: a checkpoint sets its number before its frames stop counting as dirty.
         self.pool.dirty_count() == 0
             && self.file.frozen_sequence.load(Acquire) == self.file.sequence.load(Acquire)
-            && self.file.checkpoint_frames.load(Acquire) > 0
+            && self.file.file_frames.load(Acquire) > 0
     }
 
-    /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind) if a page of a value in the file could not be read or stored to: what was
-    /// just read or stored is not the value.
-    #[inline]
-    pub(crate) fn refuse_lost_pages(&self) -> Result<()> {
-        if self.pool.has_lost_pages() { Err(self.lost_pages_error()) } else { Ok(()) }
-    }
-
-    #[cold]
-    fn lost_pages_error(&self) -> Error {
-        let cause =
-            std::io::Error::other("a page of a value is lost: the disk is full or failing, or the file was cut");
-        let error = Error::io(&self.file.path, "use the values in", cause);
-        self.file.poison(error.message());
-        error
-    }
-
-    /// Called when `frames` are cut off the file.
-    pub(super) fn unmap_windows(&self, frames: Range<FrameNo>) -> Result<()> {
-        if self.pool.unmap_windows(frames) {
-            return Ok(());
+    /// Called when frames `first..end` are cut off the table, and no thread writes them: frames that are allocated
+    /// there later count as never written. The caller keeps writers and checkpoints out.
+    pub(in crate::pager) fn cut(&self, first: FrameNo, end: FrameNo) -> Result<()> {
+        self.file.file_frames.fetch_min(first, AcqRel);
+        match (&self.spill, &self.blocks) {
+            (Some(spill), _) => (first..end).for_each(|frame| spill.cut(frame)),
+            (None, Some(blocks)) => blocks.cut(&self.file, first, end)?,
+            (None, None) => {}
         }
-        Err(Error::io(&self.file.path, "unmap parts of", std::io::Error::last_os_error()))
+        Ok(())
+    }
+
+    /// Whether a frame has other bytes than zeros.
+    pub(crate) fn has_content(&self, frame: FrameNo) -> Result<bool> {
+        if self.pool.is_resident(frame) {
+            return Ok(!is_zero(&self.read(frame)?));
+        }
+        self.blocks.as_ref().map_or(Ok(true), |blocks| Ok(blocks.block_of(&self.file, frame)?.is_some()))
+    }
+
+    /// Reads every frame of the last checkpoint and reports those whose checksum does not match.
+    pub(crate) fn verify_sums(&self, proceed: Proceed<'_>, fault: impl FnMut(FrameNo, String)) -> Result<()> {
+        self.blocks.as_ref().map_or(Ok(()), |blocks| blocks.verify(&self.file, proceed, fault))
     }
 }

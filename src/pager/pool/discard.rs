@@ -99,12 +99,10 @@ impl Pool {
 
     /// Returns the memory of latched frames to the kernel, and releases their latches.
     fn return_run(&self, run: Range<FrameNo>) {
-        // Held to the end: memory of a window may be replaced by plain memory with the same bytes.
-        let windows = self.windows.lock().expect("no panic while held");
         self.return_memory(run.clone());
         for frame in run {
             let state = self.state(frame);
-            state.set_and_release(state.load(Relaxed).returned(!windows.is_file_memory(frame)));
+            state.set_and_release(state.load(Relaxed).returned());
         }
     }
 

@@ -1,15 +1,13 @@
 //! Explores the life of a frame: every state that `state.rs` allows, in every order, with contents compared.
 //!
-//! The model has one frame, with its memory, its location in the file, in the shadow file and in a checkpoint's
-//! journal. Contents are tokens, two per frame, since a change may affect only a part. A step is what one thread does
-//! under one hold of the frame's latch, or between two accesses to shared state; the transitions are those of [`Word`].
-//! Writers, a reader, the clock hand, the spiller, a checkpoint, and a compaction that cuts the file take their steps
-//! in any order. Backups, readers in other processes and power losses need no steps of their own: after each step the
-//! file must equal the last complete checkpoint, once its complete journal is installed, and must have what the log
-//! refers to.
+//! The model has one frame, with its memory, and the block that the live map, the map of the running checkpoint and
+//! that of the last one have for it. Contents are tokens, two per frame, since a change may affect only a part. A step
+//! is what one thread does under one hold of the frame's latch, or between two accesses to shared state; the
+//! transitions are those of [`Word`]. Writers, a reader, the clock hand, an eviction of a dirty frame, a checkpoint,
+//! and a compaction that cuts the file take their steps in any order.
 //!
-//! Not here: how the steps are implemented (`pool/mod.rs`, `pager/`); `table/tests/interleavings.rs` and
-//! `tests/it/contents.rs` run those.
+//! Not here: which blocks are used again, and power losses (`blocks/model.rs`); how the steps are implemented
+//! (`pool/mod.rs`, `pager/`); `table/tests/interleavings.rs` and `tests/it/contents.rs` run those.
 
 use super::state::{Change, FrozenFrame, Parity, Unused, Word};
 use std::collections::{HashMap, VecDeque};
@@ -26,48 +24,34 @@ const ANY: Token = 255;
 /// The abilities of a kind of table.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
-    /// Whether values may be written through.
-    through: bool,
-    /// Whether new frames are spilled to their locations in the file.
-    in_place: bool,
-    /// Whether the table has checkpoints.
+    /// Whether the table has checkpoints: a table in memory and a handle that only reads have none.
     checkpoints: bool,
 }
 
-const KINDS: [Kind; 3] = [
-    Kind { through: true, in_place: false, checkpoints: true },
-    Kind { through: false, in_place: true, checkpoints: true },
-    Kind { through: false, in_place: true, checkpoints: false },
-];
+const KINDS: [Kind; 2] = [Kind { checkpoints: true }, Kind { checkpoints: false }];
 
 /// The progress of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     Idle,
-    /// It has a number, so nothing is spilled any more.
-    Numbered,
     Frozen,
-    /// The frame is in the shadow file, and must be read from there.
-    ToReadShadow,
-    /// The frame's content has been saved by a writer.
+    /// The content was copied from memory.
+    Copied(Content),
+    /// Its block has this content.
+    InBlock(Content),
+    /// A writer has saved the frame's content.
     ToTakePreserved,
-    Copied,
-    /// Its journal is complete: from here on this is the last checkpoint.
-    Complete,
-    Installed,
-    /// The frame is marked as being in the file.
-    Told,
-    /// The shadow file is empty.
-    Emptied,
+    /// All frames are in blocks.
+    Written,
 }
 
-/// The progress of the spiller.
+/// The progress of the eviction of a dirty frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Spiller {
+enum Eviction {
     Idle,
     Latched,
-    /// It may spill the frame: to the shadow file if true, else to the table's file.
-    Decided(bool),
+    /// A block has this content.
+    InBlock(Content),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,39 +60,29 @@ struct State {
     epoch: u32,
     /// The frame's own memory.
     memory: Content,
-    /// Whether that memory is in a window: the file's own page, until it is stored to.
-    in_window: bool,
     /// The buffer that the frame is in.
     buffer: Content,
-    file: Content,
-    shadow: Content,
+    /// The content that the live map leads to: `Some(None)` if the frame was cut off since.
+    live: Option<Option<Content>>,
+    /// The same of the map of the running checkpoint.
+    frozen: Option<Option<Content>>,
+    /// The content that the last checkpoint has.
+    last: Option<Content>,
     /// The tokens that writers have stored; `ANY` for parts that are free.
-    live: Content,
+    expected: Content,
+    /// Those of the running checkpoint, if it has the frame.
+    expected_frozen: Option<Content>,
+    /// Whether the last checkpoint has other tokens than these.
+    is_wrong: bool,
     /// Whether the frame is part of the table.
     in_table: bool,
-    /// Whether the frame is below the end of the file, as reads see it.
-    in_file_frames: bool,
     /// Whether the frame is in the list for the next checkpoint, and in that for the running one.
     listed: [bool; 2],
-    /// The last complete checkpoint, if it has the frame.
-    last: Option<Content>,
-    /// The running checkpoint.
     phase: Phase,
-    frozen: Option<Content>,
-    /// The tokens that the running checkpoint writes, and whether to the journal. `None`: the frame did not change.
-    copied: Option<(Content, bool)>,
     preserved: Option<Content>,
-    spiller: Spiller,
+    eviction: Eviction,
     /// The tokens that a reader with a shared latch found.
     held: Option<Content>,
-    /// Tokens that the log refers to: those of this period, and those of the period before the running checkpoint.
-    referred: [[Option<Token>; 2]; 2],
-    /// Whether frames may be written through in this period.
-    through_on: bool,
-    /// Whether the checkpoint has the checksum of bytes other than those in the file.
-    wrong_sum: bool,
-    /// The content whose checksum was stored when the frame was spilled.
-    summed: Option<Content>,
 }
 
 /// Whether `found` equals `expected`, except for parts that may be anything.
@@ -117,30 +91,24 @@ fn fits(found: Content, expected: Content) -> bool {
 }
 
 impl State {
-    fn new(kind: Kind) -> State {
+    fn new() -> State {
         State {
             word: Word::default(),
             epoch: 0,
             memory: [ZERO; 2],
-            in_window: false,
             buffer: [GARBAGE; 2],
-            file: [ZERO; 2],
-            shadow: [GARBAGE; 2],
-            live: [ANY; 2],
-            in_table: true,
-            in_file_frames: false,
-            listed: [false; 2],
-            last: None,
-            phase: Phase::Idle,
+            live: None,
             frozen: None,
-            copied: None,
+            last: None,
+            expected: [ANY; 2],
+            expected_frozen: None,
+            is_wrong: false,
+            in_table: true,
+            listed: [false; 2],
+            phase: Phase::Idle,
             preserved: None,
-            spiller: Spiller::Idle,
+            eviction: Eviction::Idle,
             held: None,
-            referred: [[None; 2]; 2],
-            through_on: kind.through,
-            wrong_sum: false,
-            summed: None,
         }
     }
 
@@ -153,17 +121,32 @@ impl State {
     }
 
     /// An unused token.
-    fn new_token(&self) -> Token {
-        let all = self.tokens();
+    fn new_token(mut self) -> Token {
+        let all: Vec<Token> = self.contents().into_iter().flat_map(|content| *content).collect();
         (1..GARBAGE).find(|token| !all.contains(token)).expect("fewer tokens than that")
     }
 
-    fn tokens(&self) -> Vec<Token> {
-        let copied = self.copied.map(|(content, _)| content);
-        let optional = [self.last, self.frozen, copied, self.preserved, self.held, self.summed];
-        let contents = [self.memory, self.buffer, self.file, self.shadow, self.live];
-        let referred = self.referred.iter().flatten().flatten().copied();
-        contents.into_iter().chain(optional.into_iter().flatten()).flatten().chain(referred).collect()
+    /// All contents of the state.
+    fn contents(&mut self) -> Vec<&mut Content> {
+        let copied = match &mut self.phase {
+            Phase::Copied(content) | Phase::InBlock(content) => Some(content),
+            _ => None,
+        };
+        let evicted = match &mut self.eviction {
+            Eviction::InBlock(content) => Some(content),
+            _ => None,
+        };
+        let maps = [self.live.as_mut().and_then(Option::as_mut), self.frozen.as_mut().and_then(Option::as_mut)];
+        let optional = [
+            self.last.as_mut(),
+            self.expected_frozen.as_mut(),
+            self.preserved.as_mut(),
+            self.held.as_mut(),
+            copied,
+            evicted,
+        ];
+        let contents = [&mut self.memory, &mut self.buffer, &mut self.expected];
+        contents.into_iter().chain(maps.into_iter().chain(optional).flatten()).collect()
     }
 
     /// The representative of all states that differ only in what no step can observe: versions, second chances, the
@@ -172,34 +155,16 @@ impl State {
         if self.word.has_old_memory() && (!self.word.is_resident() || self.word.is_buffered()) {
             self.memory = [GARBAGE; 2];
         }
-        if !self.word.is_shadowed() && self.phase != Phase::ToReadShadow {
-            self.shadow = [GARBAGE; 2];
-        }
-        if !self.word.is_spilled() {
-            self.summed = None;
-        }
-        let is_in_file =
-            self.last.is_some() || self.in_file_frames || self.word.is_spilled() || self.phase != Phase::Idle;
-        for part in 0..2 {
-            let is_referred = self.referred.iter().any(|period| period[part].is_some());
-            if !is_in_file && !is_referred && self.file[part] != ZERO {
-                self.file[part] = GARBAGE;
-            }
+        if self.phase == Phase::Idle && self.live.is_some() {
+            self.last = None; // the next checkpoint has what the live map has
         }
         let mut names = HashMap::new();
-        for token in self.tokens() {
-            if token != ZERO && token < GARBAGE {
+        for token in self.contents().into_iter().flatten() {
+            if *token != ZERO && *token < GARBAGE {
                 let next = names.len() as Token + 1;
-                names.entry(token).or_insert(next);
+                *token = *names.entry(*token).or_insert(next);
             }
         }
-        let rename = |token: &mut Token| *token = names.get(token).copied().unwrap_or(*token);
-        let contents = [&mut self.memory, &mut self.buffer, &mut self.file, &mut self.shadow, &mut self.live];
-        contents.into_iter().flatten().for_each(rename);
-        let optional = [&mut self.last, &mut self.frozen, &mut self.preserved, &mut self.held, &mut self.summed];
-        optional.into_iter().flatten().flatten().for_each(rename);
-        self.copied.iter_mut().flat_map(|(content, _)| content).for_each(rename);
-        self.referred.iter_mut().flatten().flatten().for_each(rename);
         self.word = self.word.without_history();
         self.epoch &= 1;
         self
@@ -227,29 +192,19 @@ impl State {
         self
     }
 
-    /// `Pool::make_resident`.
+    /// `Pool::make_resident`; the block is found as in `Map::entry`.
     fn load(mut self, buffers: bool) -> State {
         if self.word.is_resident() {
             return self;
         }
         self = self.move_to_buffer(buffers);
-        let source = if self.word.is_shadowed() {
-            Some(self.shadow)
-        } else {
-            (self.in_file_frames || self.word.is_spilled()).then_some(self.file)
-        };
-        match source {
+        match self.live.or(self.frozen).unwrap_or(self.last) {
             Some(content) => *self.bytes() = content,
             None if self.word.is_buffered() || self.word.has_old_memory() => *self.bytes() = [ZERO; 2],
             None => {} // the memory is zero already; readers of what is new compare
         }
         self.word = self.word.loaded();
         self
-    }
-
-    /// `Pool::latch_to_replace`, after it has taken the latch.
-    fn load_to_replace(self, whole: bool, buffers: bool) -> State {
-        if self.word.may_be_replaced_unread(self.now(), whole) { self } else { self.load(buffers) }
     }
 
     /// `Pool::apply`.
@@ -289,10 +244,6 @@ impl State {
         self
     }
 
-    fn is_checkpoint_running(&self) -> bool {
-        self.phase != Phase::Idle
-    }
-
     // The steps.
 
     /// All steps that are possible next.
@@ -305,60 +256,50 @@ impl State {
         };
         for buffers in [false, true] {
             add("replace", self.replace(buffers));
-            add("change the first part", self.change(0, buffers));
+            add("change a part", self.change(buffers));
             add("read", self.read(buffers));
-            if kind.through {
-                add("change the second part", self.change(1, buffers));
-                add("write through", self.write_through(&[0, 1], buffers));
-                add("write the first part through", self.write_through(&[0], buffers));
-            }
         }
-        add("fail to write through", self.fail_to_write_through());
         add("free", self.free());
-        // A held latch only keeps others out, whatever is written through: once is enough.
-        if !kind.through {
-            add("hold", self.hold());
-            add("let go", self.let_go());
-        }
-        if kind.through {
-            add("open a window", self.open_window());
-            add("replace a window", self.replace_window());
-        }
+        add("hold", self.hold());
+        add("let go", self.let_go());
         add("return memory", self.return_memory());
         add("evict", self.evict());
-        add("cut", self.cut(kind));
+        add("evict a dirty frame", self.evict_dirty());
+        add("cut", self.cut());
         add("extend", self.extend());
-        self.spill(kind).into_iter().for_each(|next| add("spill", Some(next)));
         if kind.checkpoints {
-            add("checkpoint", self.checkpoint(kind));
+            add("checkpoint", self.checkpoint());
         }
         steps
     }
 
     /// `Frames::write_fresh`, then a change of the whole frame.
     fn replace(self, buffers: bool) -> Option<State> {
-        if !self.in_table || self.referred[0] != [None; 2] {
+        if !self.in_table {
             return None;
         }
-        let mut next = self.latch()?.load_to_replace(true, buffers).move_to_buffer(buffers);
+        let mut next = self.latch()?;
+        if !next.word.may_be_replaced_unread(next.now()) {
+            next = next.load(buffers);
+        }
+        next = next.move_to_buffer(buffers);
         next.word = next.word.loaded();
         next = next.dirty();
         let token = next.new_token();
         *next.bytes() = [token; 2];
-        next.live = [token; 2];
+        next.expected = [token; 2];
         Some(next.release())
     }
 
     /// `Frames::write`, then a change of a part of the frame.
-    fn change(self, part: usize, buffers: bool) -> Option<State> {
-        // Units that the log refers to in this period are not reused.
-        if !self.in_table || self.referred[0][part].is_some() {
+    fn change(self, buffers: bool) -> Option<State> {
+        if !self.in_table {
             return None;
         }
         let mut next = self.latch()?.load(buffers).dirty();
         let token = next.new_token();
-        next.bytes()[part] = token;
-        next.live[part] = token;
+        next.bytes()[0] = token;
+        next.expected[0] = token;
         Some(next.release())
     }
 
@@ -387,58 +328,8 @@ impl State {
         Some(self)
     }
 
-    /// `Values::map_window`, whose frames were never used.
-    fn open_window(mut self) -> Option<State> {
-        let is_new = self.last.is_none() && self.in_table && !self.in_file_frames && self.through_on;
-        let was_used = self.word.without_history() != Word::default() || self.live != [ANY; 2];
-        if !is_new || was_used || self.in_window || self.frozen.is_some() {
-            return None;
-        }
-        (self.in_window, self.memory) = (true, self.file);
-        Some(self)
-    }
-
-    /// `Pool::own`, for a frame near this one: plain memory with the same bytes.
-    fn replace_window(mut self) -> Option<State> {
-        let in_window = std::mem::take(&mut self.in_window);
-        in_window.then_some(self)
-    }
-
-    /// `Values::write_through` to room that is new in this period.
-    fn write_through(self, parts: &[usize], buffers: bool) -> Option<State> {
-        let is_new = self.last.is_none() && self.in_table && !self.in_file_frames && self.through_on;
-        // The room of windows is used only for values, and only once in a period.
-        let is_unused = parts.iter().all(|&part| self.live[part] == ANY && self.referred[0][part].is_none());
-        // A frame that a checkpoint froze is not beyond the end of that checkpoint.
-        if !is_new || !is_unused || self.frozen.is_some() {
-            return None;
-        }
-        let mut next = self.latch()?.load_to_replace(parts.len() == 2, buffers);
-        let now = next.now();
-        next = next.apply(next.word.written_through(now, parts.len() == 2));
-        let token = next.new_token();
-        for &part in parts {
-            next.file[part] = token;
-            next.bytes()[part] = token;
-            next.live[part] = token;
-            next.referred[0][part] = Some(token);
-        }
-        Some(next.release())
-    }
-
-    /// A call that wrote a part and then failed: the room is free again.
-    fn fail_to_write_through(mut self) -> Option<State> {
-        let is_new = self.last.is_none() && self.in_table && !self.in_file_frames && self.through_on;
-        if !is_new || self.live[1] != ANY || self.referred[0][1].is_some() || self.frozen.is_some() {
-            return None;
-        }
-        self.file[1] = self.new_token();
-        let differs = self.word.differing_from_file(self.now())?;
-        Some(self.apply(differs))
-    }
-
     fn free(mut self) -> Option<State> {
-        self.live = [ANY; 2];
+        self.expected = [ANY; 2];
         Some(self)
     }
 
@@ -449,63 +340,59 @@ impl State {
 
     /// The delayed part of `Pool::return_later`.
     fn return_memory(mut self) -> Option<State> {
-        self.word = self.word.latch_absent().filter(|_| self.word.has_old_memory())?.returned(!self.in_window);
-        self.memory = if self.in_window { self.file } else { [ZERO; 2] };
+        self.word = self.word.latch_absent().filter(|_| self.word.has_old_memory())?.returned();
+        self.memory = [ZERO; 2];
         Some(self)
     }
 
-    /// `Frames::spill`.
-    fn spill(self, kind: Kind) -> Option<State> {
+    /// `Frames::write_and_evict`.
+    fn evict_dirty(self) -> Option<State> {
         let mut next = self;
-        match self.spiller {
-            Spiller::Idle => {
-                let (latched, is_latched) = self.latch_unused(self.word.to_spill(self.now()))?;
+        match self.eviction {
+            Eviction::Idle => {
+                let (latched, is_latched) = self.latch_unused(self.word.to_write(self.now()))?;
                 next = latched;
                 if is_latched {
-                    next.spiller = Spiller::Latched;
+                    next.eviction = Eviction::Latched;
                 }
             }
-            Spiller::Latched => {
-                if self.is_checkpoint_running() || !self.in_table {
-                    next.spiller = Spiller::Idle;
-                    return Some(next.release());
-                }
-                let is_new = self.last.is_none();
-                let to_shadow = if self.word.is_spilled() || !self.word.is_dirty() {
-                    self.word.is_shadowed()
-                } else {
-                    kind.checkpoints && !(kind.in_place && is_new)
-                };
-                next.spiller = Spiller::Decided(to_shadow);
+            Eviction::Latched if !self.in_table => {
+                next.eviction = Eviction::Idle;
+                return Some(next.release());
             }
-            Spiller::Decided(to_shadow) => {
-                if !self.word.is_spilled() {
-                    let content = *next.bytes();
-                    next.summed = Some(content);
-                    if self.word.is_dirty() {
-                        *(if to_shadow { &mut next.shadow } else { &mut next.file }) = content;
-                    }
+            Eviction::Latched if self.word.is_written() => {
+                next = next.leave_memory(next.word.written());
+                next.eviction = Eviction::Idle;
+            }
+            Eviction::Latched => {
+                let content = *next.bytes();
+                // The block that the frame was evicted to in this period is written again.
+                if let Some(block) = next.live.as_mut().and_then(Option::as_mut) {
+                    *block = content;
                 }
-                next = next.leave_memory(next.word.spilled(to_shadow));
-                next.spiller = Spiller::Idle;
+                next.eviction = Eviction::InBlock(content);
+            }
+            Eviction::InBlock(content) => {
+                let is_frozen = next.word.is_frozen(next.now());
+                *(if is_frozen { &mut next.frozen } else { &mut next.live }) = Some(Some(content));
+                next = next.leave_memory(next.word.written());
+                next.eviction = Eviction::Idle;
             }
         }
         Some(next)
     }
 
     /// A compaction cuts the frame, which is free, off the file. No writer and no checkpoint runs at the same time.
-    fn cut(mut self, kind: Kind) -> Option<State> {
-        let free = self.live == [ANY; 2] && self.referred[0] == [None; 2];
-        if !self.in_table || !free || self.is_checkpoint_running() || self.spiller != Spiller::Idle {
+    fn cut(mut self) -> Option<State> {
+        let is_free = self.expected == [ANY; 2];
+        if !self.in_table || !is_free || self.phase != Phase::Idle || self.eviction != Eviction::Idle {
             return None;
         }
-        self.through_on = false;
-        if kind.in_place && self.last.is_none() {
-            self.file = [ZERO; 2];
+        if self.live.or(self.frozen).unwrap_or(self.last).is_some() {
+            self.live = Some(None);
         }
-        self.in_file_frames = false;
-        if self.word.is_spilled() {
-            self.word = self.word.unspilled()?;
+        if self.word.is_written() {
+            self.word = self.word.unwritten()?;
         }
         if let Some(latched) = self.word.to_forget(self.now()) {
             let buffered = self.word.is_buffered();
@@ -514,9 +401,6 @@ impl State {
             if !buffered {
                 self.memory = [ZERO; 2];
             }
-        }
-        if self.in_window {
-            (self.in_window, self.memory) = (false, [ZERO; 2]);
         }
         self.in_table = false;
         Some(self)
@@ -530,84 +414,52 @@ impl State {
         Some(self)
     }
 
-    /// The next step of a checkpoint: the steps are those of `Checkpointer::freeze` and `write_checkpoint`, in their
-    /// order.
-    fn checkpoint(mut self, kind: Kind) -> Option<State> {
+    /// The next step of a checkpoint: the steps are those of `Checkpointer::freeze` and `write_frames`, in their order.
+    fn checkpoint(mut self) -> Option<State> {
         match self.phase {
-            Phase::Idle => self.phase = Phase::Numbered,
-            Phase::Numbered => {
-                assert_eq!((self.preserved, self.listed[1]), (None, false));
-                self.frozen = self.in_table.then_some(self.live);
+            Phase::Idle => {
+                assert_eq!((self.preserved, self.listed[1], self.frozen), (None, false, None));
+                self.expected_frozen = self.in_table.then_some(self.expected);
+                self.frozen = self.live.take();
                 self.listed = [false, self.listed[0]];
-                self.referred = [[None; 2], self.referred[0]];
                 self.epoch += 1;
                 self.phase = Phase::Frozen;
             }
-            Phase::Frozen if !self.listed[1] || self.frozen.is_none() => {
+            Phase::Frozen if !self.listed[1] || self.expected_frozen.is_none() => {
                 if self.listed[1] {
                     self.word = self.word.thawed(self.now())?;
                 }
-                self.preserved = None;
-                self.phase = Phase::Copied;
+                self.phase = Phase::Written;
             }
             Phase::Frozen => {
                 self.word.shared()?;
-                let content = self.word.frozen_content(self.now());
-                let direct = self.last.is_none();
-                let bytes = *self.bytes();
-                self.word = self.word.copied(self.now());
-                self.phase = Phase::Copied;
-                match content {
-                    FrozenFrame::InFile if direct => {
-                        self.copied = Some((self.file, false));
-                        self.wrong_sum = bytes != self.file;
+                self.phase = match self.word.frozen_content(self.now()) {
+                    FrozenFrame::InMemory => Phase::Copied(*self.bytes()),
+                    FrozenFrame::Written => {
+                        self.word = self.word.in_block(self.now())?;
+                        Phase::Written
                     }
-                    FrozenFrame::InFile | FrozenFrame::InMemory => self.copied = Some((bytes, !direct)),
-                    FrozenFrame::Spilled => self.copied = Some((self.file, false)),
-                    FrozenFrame::Shadowed => self.phase = Phase::ToReadShadow,
-                    FrozenFrame::Preserved => self.phase = Phase::ToTakePreserved,
-                }
-            }
-            Phase::ToReadShadow => {
-                self.copied = Some((self.shadow, self.last.is_some()));
-                self.phase = Phase::Copied;
+                    FrozenFrame::Preserved => Phase::ToTakePreserved,
+                };
             }
             Phase::ToTakePreserved => {
-                let preserved = self.preserved.take().unwrap_or([GARBAGE; 2]); // which no one may see
-                self.copied = Some((preserved, self.last.is_some()));
-                self.phase = Phase::Copied;
+                self.phase = Phase::Copied(self.preserved.take().unwrap_or([GARBAGE; 2])); // which no one may see
             }
-            Phase::Copied => {
-                if let Some((content, false)) = self.copied {
-                    self.file = content; // new frames are written, and synced, before the journal is complete
-                }
-                self.phase = Phase::Complete;
+            Phase::Copied(content) => {
+                self.frozen = Some(Some(content));
+                self.phase = Phase::InBlock(content);
             }
-            Phase::Complete => {
-                if let Some((content, true)) = self.copied {
-                    self.file = content;
-                }
-                if self.frozen.is_none() && !self.through_on {
-                    self.file = [ZERO; 2]; // the file is cut at the end of the checkpoint
-                }
-                self.phase = Phase::Installed;
+            Phase::InBlock(_) => {
+                self.word = self.word.in_block(self.now())?;
+                self.phase = Phase::Written;
             }
-            Phase::Installed => {
-                self.in_file_frames = self.frozen.is_some();
-                if self.copied.is_some() {
-                    self.word = self.word.in_file()?;
-                }
-                self.phase = Phase::Told;
-            }
-            Phase::Told => {
-                self.shadow = [GARBAGE; 2];
-                self.phase = Phase::Emptied;
-            }
-            Phase::Emptied => {
-                self.last = self.frozen.take();
-                (self.copied, self.listed[1], self.phase) = (None, false, Phase::Idle);
-                self.referred[1] = [None; 2];
-                self.through_on = kind.through;
+            Phase::Written => {
+                self.preserved = None;
+                let content = self.frozen.take().unwrap_or(self.last);
+                let expected = self.expected_frozen.take();
+                self.last = content.filter(|_| expected.is_some());
+                self.is_wrong = expected.is_some_and(|expected| !fits(self.last.unwrap_or_default(), expected));
+                (self.listed[1], self.phase) = (false, Phase::Idle);
             }
         }
         Some(self)
@@ -615,38 +467,12 @@ impl State {
 
     /// Checks what must hold after each step.
     fn check(&self) -> Result<(), String> {
-        let counts = matches!(self.phase, Phase::Complete | Phase::Installed | Phase::Told | Phase::Emptied);
-        let (expected, found) = match self.copied {
-            Some((content, true)) if counts => (self.frozen, content),
-            _ if counts => (self.frozen, self.file),
-            _ => (self.last, self.file),
-        };
-        if let Some(summed) = self.summed.filter(|_| self.word.is_spilled() && !self.word.is_shadowed())
-            && summed != self.file
-        {
-            return Err(format!("the file has {:?}, with the checksum of {summed:?}", self.file));
-        }
-        if self.wrong_sum {
-            return Err(format!("the checkpoint has the checksum of {:?}, the file {:?}", self.memory, self.file));
-        }
-        if let Some(expected) = expected
-            && !fits(found, expected)
-        {
-            return Err(format!("a power loss finds {found:?} instead of {expected:?}"));
-        }
-        if let (Some((content, _)), Some(frozen)) = (self.copied, self.frozen)
-            && !fits(content, frozen)
-        {
-            return Err(format!("the checkpoint has {content:?} instead of {frozen:?}"));
-        }
-        for (part, token) in self.referred.iter().flat_map(|period| period.iter().enumerate()) {
-            if token.is_some_and(|token| self.file[part] != token) {
-                return Err(format!("the log refers to {token:?}, where the file has {:?}", self.file[part]));
-            }
+        if self.is_wrong {
+            return Err(format!("the checkpoint has {:?}, which is wrong", self.last));
         }
         let mut state = *self;
-        if self.word.is_resident() && self.in_table && !fits(*state.bytes(), self.live) {
-            return Err(format!("memory has {:?} instead of {:?}", state.bytes(), self.live));
+        if self.word.is_resident() && self.in_table && !fits(*state.bytes(), self.expected) {
+            return Err(format!("memory has {:?} instead of {:?}", state.bytes(), self.expected));
         }
         if let Some(held) = self.held
             && (!self.word.is_resident() || *state.bytes() != held)
@@ -655,8 +481,8 @@ impl State {
         }
         if self.in_table && !self.word.is_resident() && !self.word.is_latched() {
             let mut loaded = self.load(true);
-            if !fits(*loaded.bytes(), self.live) {
-                return Err(format!("a read finds {:?} instead of {:?}", loaded.bytes(), self.live));
+            if !fits(*loaded.bytes(), self.expected) {
+                return Err(format!("a read finds {:?} instead of {:?}", loaded.bytes(), self.expected));
             }
         }
         Ok(())
@@ -665,7 +491,7 @@ impl State {
 
 /// Visits every reachable state. Returns their number, or the steps that lead to a wrong one.
 fn explore(kind: Kind) -> Result<usize, String> {
-    let start = State::new(kind).canonical();
+    let start = State::new().canonical();
     let mut before: HashMap<State, Option<(State, &'static str)>> = HashMap::from([(start, None)]);
     let mut queue = VecDeque::from([start]);
     while let Some(state) = queue.pop_front() {

@@ -29,14 +29,15 @@ use state::{Change, FrameState, Parity, Unused, Word};
 use std::cell::Cell;
 use std::ops::{Deref, Range};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 pub(crate) use values_held::{ValueHeld, lock_without_values, refuse_to_wait_with_values};
 use words::{Bytes, FrameBytes};
 
 mod addresses;
 mod buffers;
 mod discard;
+mod evicted;
 #[cfg(test)]
 mod life;
 pub(super) mod mapping;
@@ -44,19 +45,11 @@ pub(crate) mod optimistic;
 pub(crate) mod part;
 mod populate;
 mod prefetch;
-pub(super) mod ranges;
 pub(crate) mod sink;
-mod spilled;
 mod state;
 pub(crate) mod thread_slot;
 mod values_held;
-mod window_pages;
 pub(crate) mod words;
-mod written;
-
-/// A large page: this many bytes of a file mapping are converted to plain memory together. Smaller in tests, so that
-/// their tables have windows.
-pub(super) const LARGE_PAGE_BYTES: usize = if cfg!(test) { 64 << 10 } else { 2 << 20 };
 
 /// The smallest frame. A table with larger pages has frames of the page size.
 pub(crate) const FRAME_BYTES_MIN: usize = 4096;
@@ -98,14 +91,6 @@ pub(crate) trait FrameSource {
     fn made_resident(&self);
 }
 
-/// A running count of the frames dirtied in the current epoch.
-#[derive(Default)]
-pub(crate) struct DirtyCount {
-    pub listed: usize,
-    /// Those below a given frame.
-    pub below: u64,
-}
-
 /// Frames, their latches and states.
 pub(crate) struct Pool {
     /// A frame has 2^`frame_bits` bytes.
@@ -117,10 +102,6 @@ pub(crate) struct Pool {
     slots: Mapping,
     /// Declared before the segments, so that its thread has ended when they are dropped.
     ahead: Mutex<Option<Populator>>,
-    /// Declared before the segments, too.
-    windows: Mutex<window_pages::MappedWindows>,
-    /// Whether some windows are sealed.
-    has_sealed: AtomicBool,
     segments: Mutex<Vec<Reserved>>,
     /// Whether the cache has had room for the whole table so far.
     large_pages: AtomicBool,
@@ -133,7 +114,7 @@ pub(crate) struct Pool {
     /// Its parity selects the current dirty bit.
     epoch: AtomicU32,
     dirtied: OwnLine<Dirtied>,
-    /// Whether no dirty frame can be spilled at the moment.
+    /// Whether no dirty frame can be written to a file before a checkpoint at the moment.
     pinned: AtomicBool,
     /// Frames of the checkpoint that is being written.
     frozen_count: AtomicU64,
@@ -154,8 +135,6 @@ struct Dirtied {
     lists: [Mutex<Vec<FrameNo>>; 2],
     /// Length of the current list.
     count: AtomicU64,
-    /// The number of frames that are never spilled.
-    kept_count: AtomicU64,
 }
 
 impl Pool {
@@ -169,8 +148,6 @@ impl Pool {
             reserved_bytes: AtomicU64::new(0),
             slots: Mapping::new(slot_of(addresses::len_max(frame_bytes)) * size_of::<Slot>())?,
             ahead: Mutex::new(None),
-            windows: Mutex::default(),
-            has_sealed: AtomicBool::new(false),
             segments: Mutex::new(Vec::new()),
             large_pages: AtomicBool::new(true),
             buffers: OnceLock::new(),
@@ -285,27 +262,6 @@ impl Pool {
                     && ahead.request(states, part.len() * size_of::<FrameState>())
             }
         })
-    }
-
-    /// Asks that thread to populate an open window, if it has time; it adds the bytes that it populated to `count`.
-    pub(super) fn make_window_ready(&self, frames: Range<FrameNo>, count: &Arc<AtomicUsize>) {
-        let ahead = self.ahead();
-        let Some(ahead) = ahead.as_ref() else { return };
-        for part in self.parts_in_segments(frames) {
-            let (start, bytes) = (self.frame(part.start).address, part.len() << self.frame_bits);
-            // SAFETY: as above.
-            unsafe { ahead.request_counted(start, bytes, Arc::clone(count)) };
-        }
-    }
-
-    /// Asks that thread to map the pages of sealed windows, if it has time.
-    fn make_readable(&self, frames: Range<FrameNo>) {
-        let ahead = self.ahead();
-        let Some(ahead) = ahead.as_ref() else { return };
-        for part in self.parts_in_segments(frames) {
-            // SAFETY: as above.
-            unsafe { ahead.request_to_read(self.frame(part.start).address, part.len() << self.frame_bits) };
-        }
     }
 
     /// `frames`, divided at segment boundaries.
@@ -441,22 +397,15 @@ impl Pool {
     /// Latches a frame whose old content is not needed: its bytes are unspecified. They are read from a file only if a
     /// checkpoint still needs them.
     pub(crate) fn write_fresh(&self, frame: FrameNo, source: &impl FrameSource) -> Result<WriteGuard<'_>> {
-        let mut latch = self.latch_to_replace(frame, true, source)?;
+        let mut latch = self.latch_exclusive(frame)?;
+        if !latch.state.load(Relaxed).may_be_replaced_unread(self.parity()) {
+            self.make_resident(frame, &mut latch, source)?;
+        }
         self.move_to_buffer(frame, &mut latch);
         let is_new = self.note_resident(latch.state);
         self.mark_dirty(frame, latch.state);
         if is_new {
             source.made_resident();
-        }
-        Ok(latch)
-    }
-
-    /// Latches a frame exclusively, to replace either the `whole` frame or a part of a new frame. Loads it if its bytes
-    /// are still needed.
-    fn latch_to_replace(&self, frame: FrameNo, whole: bool, source: &impl FrameSource) -> Result<WriteGuard<'_>> {
-        let mut latch = self.latch_exclusive(frame)?;
-        if !latch.state.load(Relaxed).may_be_replaced_unread(self.parity(), whole) {
-            self.make_resident(frame, &mut latch, source)?;
         }
         Ok(latch)
     }
@@ -470,18 +419,6 @@ impl Pool {
             self.resident.fetch_add(1, Relaxed);
         }
         !now.is_resident()
-    }
-
-    /// Latches a frame for a change that the checkpoint itself makes and writes. The frame does not count as dirty, and
-    /// is not evicted until [`in_file`](Self::in_file).
-    pub(super) fn write_in_checkpoint<'a>(
-        &'a self,
-        frame: FrameNo,
-        source: &impl FrameSource,
-    ) -> Result<WriteGuard<'a>> {
-        let latch = self.write_latch(frame, source)?;
-        latch.state.set_latched(latch.state.load(Relaxed).changed_by_checkpoint());
-        Ok(latch)
     }
 
     /// The guard of an exclusive latch that the caller has taken.
@@ -591,7 +528,6 @@ impl Pool {
 
     #[cold]
     fn mark_dirty_slow(&self, frame: FrameNo, state: &FrameState, parity: Parity) {
-        self.own(frame);
         self.apply(frame, state, state.load(Relaxed).dirtied(parity), parity);
     }
 
@@ -604,17 +540,9 @@ impl Pool {
             let bytes = unsafe { std::slice::from_raw_parts(address, self.frame_bytes()) };
             self.preserved.lock().expect("no panic while held").push((frame, bytes.into()));
         }
-        self.note_kept(state.load(Relaxed), next, parity);
         state.set_latched(next);
         if list {
             self.list_for_checkpoint(frame, parity);
-        }
-    }
-
-    /// Counts a frame that from this change on stays in memory until the next checkpoint.
-    fn note_kept(&self, before: Word, now: Word, parity: Parity) {
-        if now.is_kept(parity) && !before.is_kept(parity) {
-            self.dirtied.kept_count.fetch_add(1, Relaxed);
         }
     }
 
@@ -629,22 +557,6 @@ impl Pool {
         self.dirtied.count.load(Acquire)
     }
 
-    /// Adds the frames dirtied since `count` to it, and those of them below `end`. The caller prevents a new epoch.
-    pub(super) fn count_dirty(&self, count: &mut DirtyCount, end: FrameNo) {
-        // Few enough that a writer that dirties another frame waits only for some microseconds.
-        const AT_ONCE: usize = 1 << 15;
-        let parity = self.parity().index();
-        loop {
-            let list = self.dirtied.lists[parity].lock().expect("no panic while held");
-            let part = &list[count.listed..list.len().min(count.listed + AT_ONCE)];
-            if part.is_empty() {
-                return;
-            }
-            count.below += part.iter().filter(|&&frame| frame < end).count() as u64;
-            count.listed += part.len();
-        }
-    }
-
     /// Starts a new epoch: the frames that are dirty now become frozen, and [`copy_frozen`](Self::copy_frozen) copies
     /// them. The caller keeps writers out.
     pub(crate) fn freeze(&self) -> Vec<FrameNo> {
@@ -653,23 +565,9 @@ impl Pool {
         debug_assert!(self.preserved.lock().expect("no panic while held").is_empty());
         let frozen = std::mem::take(&mut *self.dirtied.lists[parity].lock().expect("no panic while held"));
         self.dirtied.count.store(0, Release);
-        self.dirtied.kept_count.store(0, Relaxed);
         self.frozen_count.store(frozen.len() as u64, Relaxed);
         self.epoch.fetch_add(1, Release);
         frozen
-    }
-
-    /// Copies a frozen frame's content, as it was when frozen, into `bytes` if it is in memory. From then on writers
-    /// may change the frame. It stays in memory until [`in_file`](Self::in_file) is called.
-    pub(super) fn copy_frozen(&self, frame: FrameNo, bytes: &mut [u8]) -> FrozenFrame {
-        let (state, parity) = (self.state(frame), self.parity());
-        let latch = self.latch_frozen(frame);
-        let content = state.load(Relaxed).frozen_content(parity);
-        if matches!(content, FrozenFrame::InMemory | FrozenFrame::InFile) {
-            bytes.copy_from_slice(&latch);
-        }
-        state.set_copied(parity);
-        content
     }
 
     fn latch_frozen(&self, frame: FrameNo) -> ReadGuard<'_> {
@@ -684,9 +582,9 @@ impl Pool {
         }
     }
 
-    /// Copies a frozen frame's content as [`copy_frozen`](Self::copy_frozen) does. The frame stays frozen until
-    /// [`in_block`](Self::in_block) is called.
-    pub(super) fn peek_frozen(&self, frame: FrameNo, bytes: &mut [u8]) -> FrozenFrame {
+    /// Copies a frozen frame's content, as it was when frozen, into `bytes` if it is in memory. The frame stays frozen
+    /// until [`in_block`](Self::in_block) is called.
+    pub(super) fn copy_frozen(&self, frame: FrameNo, bytes: &mut [u8]) -> FrozenFrame {
         let latch = self.latch_frozen(frame);
         let content = latch.state.load(Relaxed).frozen_content(self.parity());
         if content == FrozenFrame::InMemory {
@@ -698,7 +596,7 @@ impl Pool {
     /// Notes that a block has the frozen content of this frame.
     pub(super) fn in_block(&self, frame: FrameNo) {
         let parity = self.parity();
-        self.change_unwritten(frame, |now| now.in_block(parity));
+        self.change_unlatched(frame, |now| now.in_block(parity));
     }
 
     /// Whether the checkpoint in progress still needs the frame's content as it is.
@@ -709,11 +607,11 @@ impl Pool {
     /// Unfreezes a frame that the checkpoint does not write, because it is beyond the new end of the file.
     pub(crate) fn thaw(&self, frame: FrameNo) {
         let parity = self.parity();
-        self.change_unwritten(frame, |now| now.thawed(parity));
+        self.change_unlatched(frame, |now| now.thawed(parity));
     }
 
     /// Makes a transition that is blocked only by a writer.
-    fn change_unwritten(&self, frame: FrameNo, transition: impl Fn(Word) -> Option<Word>) {
+    fn change_unlatched(&self, frame: FrameNo, transition: impl Fn(Word) -> Option<Word>) {
         let state = self.state(frame);
         loop {
             let now = state.look();
@@ -729,13 +627,8 @@ impl Pool {
         std::mem::take(&mut *self.preserved.lock().expect("no panic while held"))
     }
 
-    /// Notes that the file has this frame: it may be evicted unless it has changed since.
-    pub(crate) fn in_file(&self, frame: FrameNo) {
-        self.change_unwritten(frame, Word::in_file);
-    }
-
-    /// Notes that the file has all frozen frames.
-    pub(super) fn all_in_file(&self) {
+    /// Notes that blocks have all frozen frames.
+    pub(super) fn all_in_blocks(&self) {
         self.frozen_count.store(0, Relaxed);
     }
 
@@ -765,12 +658,10 @@ impl Pool {
         }
     }
 
-    /// Frees the memory of a frame that is no longer in use. If a thread holds a latch, the memory stays, which is
-    /// harmless: the next user of the frame writes it first.
+    /// Frees the memory of a frame that is no longer in use, once no writer or eviction has it. If a reader has it, the
+    /// memory stays, which is harmless: the next user of the frame writes it first.
     pub(crate) fn forget(&self, frame: FrameNo) {
-        if self.is_spilled(frame) {
-            self.change_unwritten(frame, Word::unspilled);
-        }
+        self.change_unlatched(frame, Word::unwritten);
         let state = self.state(frame);
         let now = state.look();
         let Some(next) = now.to_forget(self.parity()) else { return };

@@ -9,7 +9,7 @@
 
 use crate::io::{forked_since, forks};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
@@ -25,9 +25,6 @@ unsafe impl Send for Range {}
 /// The work of the thread.
 enum Request {
     Populate(Range),
-    /// Also adds the number of bytes that were populated to the counter.
-    PopulateAndCount(Range, Arc<AtomicUsize>),
-    PopulateToRead(Range),
     Run(Box<dyn FnOnce() + Send>),
 }
 
@@ -62,22 +59,6 @@ impl Populator {
         self.send(Request::Populate(Range { start, bytes }))
     }
 
-    /// Like [`request`](Self::request), and adds to `count` the bytes that were populated without an error.
-    ///
-    /// # Safety
-    /// As for [`request`](Self::request).
-    pub(super) unsafe fn request_counted(&self, start: *mut u8, bytes: usize, count: Arc<AtomicUsize>) -> bool {
-        self.send(Request::PopulateAndCount(Range { start, bytes }, count))
-    }
-
-    /// Like [`request`](Self::request), for memory that is only read.
-    ///
-    /// # Safety
-    /// As for [`request`](Self::request).
-    pub(super) unsafe fn request_to_read(&self, start: *mut u8, bytes: usize) -> bool {
-        self.send(Request::PopulateToRead(Range { start, bytes }))
-    }
-
     /// Queues `work`, which allocates memory outside the pool. Returns false as `request` does.
     pub(super) fn run(&self, work: Box<dyn FnOnce() + Send>) -> bool {
         self.send(Request::Run(work))
@@ -104,12 +85,6 @@ impl Drop for Populator {
     }
 }
 
-/// The `madvise` values that populate memory for writing and for reading.
-#[cfg(target_os = "linux")]
-const POPULATE: (libc::c_int, libc::c_int) = (libc::MADV_POPULATE_WRITE, libc::MADV_POPULATE_READ);
-#[cfg(not(target_os = "linux"))]
-const POPULATE: (libc::c_int, libc::c_int) = (0, 0);
-
 fn make_ready(requests: &Receiver<Request>, stop: &AtomicBool) {
     // One large page per call, so that closing the pool need not wait long.
     const STEP_BYTES: usize = 2 << 20;
@@ -117,10 +92,8 @@ fn make_ready(requests: &Receiver<Request>, stop: &AtomicBool) {
     // some of them, which is harmless.
     const PAGE_BYTES: usize = 4096;
     for request in requests {
-        let (Range { start, bytes }, advice, count) = match request {
-            Request::Populate(range) => (range, POPULATE.0, None),
-            Request::PopulateAndCount(range, count) => (range, POPULATE.0, Some(count)),
-            Request::PopulateToRead(range) => (range, POPULATE.1, None),
+        let Range { start, bytes } = match request {
+            Request::Populate(range) => range,
             Request::Run(work) => {
                 work();
                 continue;
@@ -135,12 +108,11 @@ fn make_ready(requests: &Receiver<Request>, stop: &AtomicBool) {
             // SAFETY: within the range, which is mapped until this thread has ended (`request`); the advice populates
             // pages that have no memory and changes no content.
             #[cfg(target_os = "linux")]
-            let populated = unsafe { libc::madvise(start.add(at).cast(), STEP_BYTES.min(bytes - at), advice) } == 0;
+            unsafe {
+                libc::madvise(start.add(at).cast(), STEP_BYTES.min(bytes - at), libc::MADV_POPULATE_WRITE)
+            };
             #[cfg(not(target_os = "linux"))]
-            let populated = (start, advice, false).2;
-            if let Some(count) = count.as_ref().filter(|_| populated) {
-                count.fetch_add(STEP_BYTES.min(bytes - at), Release);
-            }
+            let _ = start;
         }
     }
 }

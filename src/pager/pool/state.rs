@@ -2,9 +2,8 @@
 //!
 //! ```text
 //! bit  0..15  readers          16 writer    17 resident    18, 19 dirty in the even, odd epoch
-//!     20      in the journal   21 used since the clock hand passed       22, 23 written through in the even, odd epoch
-//!     24      spilled          25 in the shadow file               26 memory kept
-//!     27      in a buffer      28 partly written through            32..63 version: up with each change
+//!     20      written          21 used since the clock hand passed       22 memory kept
+//!     23      in a buffer      32..63 version: up with each change
 //! ```
 //!
 //! All transitions are here. [`Word`] has one function for each, without side effects; it returns the next word, or
@@ -12,8 +11,9 @@
 //! bits. docs/architecture.md, "The life of a frame", has the table of states and transitions. `life.rs` explores every
 //! state that these functions can reach, in every order, and compares contents.
 //!
-//! A frame is **frozen** if it was dirty or written through when the running checkpoint began: its bit of the other
-//! epoch stays set until the checkpoint has copied it. Until then its content must be neither lost nor changed.
+//! A frame is **frozen** if it was dirty when the running checkpoint began: its bit of the other epoch stays set until
+//! the checkpoint has written it. Until then its content must be neither lost nor changed. A dirty frame is **written**
+//! once its bytes are in a file, so that they can leave memory before a checkpoint; the next change ends that.
 //!
 //! Not here: bytes (`mod.rs`), when a transition is wanted (`load/`, `checkpoint/`).
 
@@ -25,22 +25,13 @@ const WRITER: u64 = 1 << 16;
 /// The frame's bytes are in memory.
 const RESIDENT: u64 = 1 << 17;
 const DIRTY: [u64; 2] = [1 << 18, 1 << 19];
-/// The running checkpoint has copied the frame, but has not yet written it to its location in the file.
-const JOURNALLED: u64 = 1 << 20;
+/// A file has the bytes of a dirty frame.
+const WRITTEN: u64 = 1 << 20;
 const USED: u64 = 1 << 21;
-/// The log may refer to bytes of this frame in the file. Without a dirty bit of the same epoch, the file has all of
-/// the frame.
-const THROUGH: [u64; 2] = [1 << 22, 1 << 23];
-/// A file has the frame's bytes, although no checkpoint has them.
-const SPILLED: u64 = 1 << 24;
-/// That file is the shadow file (`load/spill.rs`).
-const SHADOWED: u64 = 1 << 25;
 /// The frame's own memory may contain old bytes other than zero from before it was resident (`pool/discard.rs`).
-const UNRETURNED: u64 = 1 << 26;
+const UNRETURNED: u64 = 1 << 22;
 /// The frame's bytes are in a buffer, not at its address (`pool/buffers.rs`).
-const BUFFERED: u64 = 1 << 27;
-/// Not all bytes of a frame that is written through are: its other bytes may follow, in the file before in memory.
-const PARTLY: u64 = 1 << 28;
+const BUFFERED: u64 = 1 << 23;
 const VERSION: u64 = 1 << 32;
 
 /// The parity of an epoch, which selects its bits.
@@ -64,14 +55,6 @@ impl Parity {
     fn dirty(self) -> u64 {
         DIRTY[self.0]
     }
-
-    fn through(self) -> u64 {
-        THROUGH[self.0]
-    }
-
-    fn any(self) -> u64 {
-        self.dirty() | self.through()
-    }
 }
 
 /// A value of the word. In these functions `now` is the parity of the current epoch; the bits of the other parity are
@@ -94,13 +77,8 @@ pub(super) struct Change {
 pub(crate) enum FrozenFrame {
     /// From memory.
     InMemory,
-    /// From memory; the file has the same bytes at the frame's location.
-    InFile,
-    /// Not in memory: the file has the bytes at the frame's location, and a checksum frame in memory has their
-    /// checksum.
-    Spilled,
-    /// Not in memory: the shadow file has the bytes, and a checksum frame in memory has their checksum.
-    Shadowed,
+    /// Not changed since it was written to its block.
+    Written,
     /// From the bytes that a writer saved before it changed the frame.
     Preserved,
 }
@@ -233,19 +211,15 @@ impl Word {
         Word(self.0.wrapping_add(VERSION) & !(RESIDENT | WRITER | BUFFERED) | kept)
     }
 
-    /// The word of a frame that is not resident and whose memory was returned, released. `zero`: the memory is zero
-    /// again, which that of a window is not: it is the file's.
-    pub(super) fn returned(self, zero: bool) -> Word {
-        let old = if zero { UNRETURNED } else { 0 };
-        Word(self.0 & !(WRITER | old))
+    /// The word of a frame that is not resident and whose memory was returned and is zero again, released.
+    pub(super) fn returned(self) -> Word {
+        Word(self.0 & !(WRITER | UNRETURNED))
     }
 
-    /// Whether bytes of a frame may be replaced before the frame is in memory: all of them if `whole`, else a part of a
-    /// new frame. If not, a file has bytes that are still needed: those of a frozen frame must be preserved, and those
-    /// of a spilled frame are kept in part.
-    pub(super) fn may_be_replaced_unread(self, now: Parity, whole: bool) -> bool {
-        let needed = now.other().any() | if whole { 0 } else { SPILLED };
-        self.is_resident() || self.0 & needed == 0
+    /// Whether all bytes of a frame may be replaced before the frame is in memory. Those of a frozen frame must be
+    /// preserved.
+    pub(super) fn may_be_replaced_unread(self, now: Parity) -> bool {
+        self.is_resident() || !self.is_frozen(now)
     }
 }
 
@@ -254,51 +228,14 @@ impl Word {
     /// Whether [`dirtied`](Self::dirtied) changes anything.
     #[inline(always)]
     pub(super) fn is_to_be_dirtied(self, now: Parity) -> bool {
-        self.0 & (now.dirty() | SPILLED) != now.dirty()
+        self.0 & (now.dirty() | WRITTEN) != now.dirty()
     }
 
     /// The transition before the bytes in memory are changed. The exclusive latch is held.
     pub(super) fn dirtied(self, now: Parity) -> Change {
-        let frozen = now.other().any();
-        let next = Word(self.0 & !(frozen | SPILLED | SHADOWED) | now.dirty());
-        Change { next, preserve: self.0 & frozen != 0, list: self.is_to_be_listed(now) }
-    }
-
-    /// The transition before bytes that the file already has are stored in memory. The frame is new since the last
-    /// checkpoint; where nothing was written through, the file has zeros. `whole`: all bytes of the frame. The
-    /// exclusive latch is held.
-    pub(super) fn written_through(self, now: Parity, whole: bool) -> Change {
-        // Memory that was never resident is zero, like the file.
-        let equals_file = whole || self.0 & (RESIDENT | UNRETURNED) == 0 || self.0 & now.through() != 0;
-        let frozen = self.0 & now.other().any() != 0;
-        let differs = !equals_file || frozen || self.0 & SPILLED != 0;
-        let partly = if whole { 0 } else { PARTLY };
-        let (with, list) = (Word(self.0 & !PARTLY | RESIDENT | now.through() | partly), self.is_to_be_listed(now));
-        if differs { Change { list, ..with.dirtied(now) } } else { Change { next: with, preserve: false, list } }
-    }
-
-    /// The transition of a frame that is new since the last checkpoint and may now differ from the file; `None` if a
-    /// writer holds the latch.
-    pub(super) fn differing_from_file(self, now: Parity) -> Option<Change> {
-        (self.0 & WRITER == 0).then(|| Change {
-            next: Word(self.0 | now.dirty()),
-            preserve: false,
-            list: self.is_to_be_listed(now),
-        })
-    }
-
-    /// Whether the frame stays in memory until the next checkpoint, since a spilled copy could be wrong.
-    pub(super) fn is_kept(self, now: Parity) -> bool {
-        self.is_written_through(now) && self.0 & (now.dirty() | PARTLY) != 0
-    }
-
-    fn is_to_be_listed(self, now: Parity) -> bool {
-        self.0 & now.any() == 0
-    }
-
-    /// Whether the log may refer to bytes of this frame in the file, since the last checkpoint began.
-    pub(super) fn is_written_through(self, now: Parity) -> bool {
-        self.0 & now.through() != 0
+        let frozen = now.other().dirty();
+        let next = Word(self.0 & !(frozen | WRITTEN) | now.dirty());
+        Change { next, preserve: self.0 & frozen != 0, list: self.0 & now.dirty() == 0 }
     }
 
     /// Whether the frame has changed since the last checkpoint.
@@ -306,78 +243,49 @@ impl Word {
         self.0 & (DIRTY[0] | DIRTY[1]) != 0
     }
 
-    pub(super) fn is_spilled(self) -> bool {
-        self.0 & SPILLED != 0
-    }
-
-    pub(super) fn is_shadowed(self) -> bool {
-        self.0 & SHADOWED != 0
+    pub(super) fn is_written(self) -> bool {
+        self.0 & WRITTEN != 0
     }
 
     /// The way in which the checkpoint gets the content of a frame that it froze. A shared latch is held.
     pub(super) fn frozen_content(self, now: Parity) -> FrozenFrame {
-        let frozen = self.0 & now.other().any();
-        if frozen == 0 {
-            FrozenFrame::Preserved
-        } else if self.is_spilled() && !(self.is_shadowed() && self.is_resident()) {
-            if self.is_shadowed() { FrozenFrame::Shadowed } else { FrozenFrame::Spilled }
-        } else if frozen == now.other().through() {
-            FrozenFrame::InFile
-        } else {
-            FrozenFrame::InMemory
+        match (self.is_frozen(now), self.is_written()) {
+            (false, _) => FrozenFrame::Preserved,
+            (true, true) => FrozenFrame::Written,
+            (true, false) => FrozenFrame::InMemory,
         }
-    }
-
-    /// The word of a frame that the checkpoint has copied: no longer frozen. Its bytes stay where they are until
-    /// [`in_file`](Self::in_file).
-    pub(super) fn copied(self, now: Parity) -> Word {
-        Word(self.0 & !(now.other().any() | PARTLY) | JOURNALLED)
     }
 
     /// Whether the checkpoint in progress still needs the frame's content as it is.
     pub(super) fn is_frozen(self, now: Parity) -> bool {
-        self.0 & now.other().any() != 0
+        self.0 & now.other().dirty() != 0
     }
 
-    /// The word of a frame whose frozen content is in a block: it may be evicted. Unchanged if a writer saved the
-    /// content and changed the frame. `None` if a writer holds the latch.
+    /// The word of a frame whose frozen content is in a block of the checkpoint: it may be evicted. Unchanged if a
+    /// writer saved the content and changed the frame. `None` if a writer holds the latch.
     pub(super) fn in_block(self, now: Parity) -> Option<Word> {
         if !self.is_frozen(now) {
             return Some(self);
         }
-        (self.0 & WRITER == 0).then_some(Word(self.0 & !(now.other().any() | SPILLED | SHADOWED)))
-    }
-
-    /// The word of a frame that the checkpoint itself changes: not evicted until [`in_file`](Self::in_file). The
-    /// exclusive latch is held.
-    pub(super) fn changed_by_checkpoint(self) -> Word {
-        Word(self.0 | JOURNALLED)
+        (self.0 & WRITER == 0).then_some(Word(self.0 & !(now.other().dirty() | WRITTEN)))
     }
 
     /// The word of a frame that is not part of the checkpoint, as it is beyond the end of the file; `None` if a writer
     /// holds the latch.
     pub(super) fn thawed(self, now: Parity) -> Option<Word> {
-        (self.0 & WRITER == 0).then_some(Word(self.0 & !now.other().any()))
-    }
-
-    /// The word of a frame that the checkpoint has written to its location; `None` if a writer holds the latch.
-    pub(super) fn in_file(self) -> Option<Word> {
-        (self.0 & WRITER == 0).then_some(Word(self.0 & !(JOURNALLED | SPILLED | SHADOWED)))
+        (self.0 & WRITER == 0).then_some(Word(self.0 & !now.other().dirty()))
     }
 
     /// The word latched for eviction. `None` if the frame's memory must stay: it is latched, or no file has its bytes.
     pub(super) fn to_evict(self) -> Option<Unused> {
-        const KEPT: u64 = DIRTY[0] | DIRTY[1] | THROUGH[0] | THROUGH[1] | JOURNALLED;
-        if self.is_resident() && self.0 & KEPT == 0 { self.unless_used() } else { None }
+        if self.is_resident() && !self.is_dirty() { self.unless_used() } else { None }
     }
 
-    /// The word latched for spilling; `None` unless the frame is dirty or, all of it, written through, not frozen, and
+    /// The word latched for being written and evicted; `None` unless the frame is dirty and resident, not frozen, and
     /// not latched.
-    pub(super) fn to_spill(self, now: Parity) -> Option<Unused> {
-        const ASKED: u64 = RESIDENT | JOURNALLED | DIRTY[0] | DIRTY[1] | THROUGH[0] | THROUGH[1];
-        let found = self.0 & ASKED;
-        let through = found == RESIDENT | now.through() && !self.is_kept(now);
-        if found == RESIDENT | now.dirty() || through { self.unless_used() } else { None }
+    pub(super) fn to_write(self, now: Parity) -> Option<Unused> {
+        let found = self.0 & (RESIDENT | DIRTY[0] | DIRTY[1]);
+        if found == RESIDENT | now.dirty() { self.unless_used() } else { None }
     }
 
     fn unless_used(self) -> Option<Unused> {
@@ -390,24 +298,22 @@ impl Word {
         self.absent()
     }
 
-    /// The word of a spilled frame, released. Its bytes are in the shadow file, or at its location in the file. The
-    /// next change clears both bits.
-    pub(super) fn spilled(self, shadowed: bool) -> Word {
-        let spilled = if shadowed { SPILLED | SHADOWED } else { SPILLED };
-        Word(self.0 & !SHADOWED | spilled).absent()
+    /// The word of a dirty frame that is evicted, released: a file has its bytes until its next change.
+    pub(super) fn written(self) -> Word {
+        Word(self.0 | WRITTEN).absent()
     }
 
     /// The word of a frame that is no longer part of the table: no file has its bytes. `None` if a writer holds the
     /// latch.
-    pub(super) fn unspilled(self) -> Option<Word> {
-        (self.0 & WRITER == 0).then_some(Word(self.0 & !(SPILLED | SHADOWED)))
+    pub(super) fn unwritten(self) -> Option<Word> {
+        (self.0 & WRITER == 0).then_some(Word(self.0 & !WRITTEN))
     }
 
     /// The word latched for being forgotten, as the frame is no longer part of the table. `None` if that frees no
     /// memory, or if the frame is latched or frozen. Its dirty bit stays, since the frame is in a list of dirty frames;
     /// the checkpoint skips frames beyond the end.
     pub(super) fn to_forget(self, now: Parity) -> Option<Word> {
-        let may = self.is_resident() && self.0 & (READERS | WRITER | now.other().any()) == 0;
+        let may = self.is_resident() && self.0 & (READERS | WRITER | now.other().dirty()) == 0;
         may.then_some(Word(self.0 | WRITER))
     }
 
@@ -483,12 +389,5 @@ impl FrameState {
         // all earlier stores to reach the cache.
         step();
         self.0.store(Word(self.0.load(Relaxed)).released().0, Release);
-    }
-
-    /// Makes the transition to [`Word::copied`]. The caller holds a shared latch, which keeps writers out; other
-    /// readers may come and go.
-    #[allow(deprecated, reason = "the new name, `try_update`, is newer than the oldest Rust that is supported")]
-    pub(super) fn set_copied(&self, now: Parity) {
-        let _ = self.0.fetch_update(Relaxed, Relaxed, |word| Some(Word(word).copied(now).0));
     }
 }

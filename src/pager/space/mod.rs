@@ -13,7 +13,6 @@
 mod passed;
 mod runs;
 mod spans;
-pub(super) mod windows;
 
 use crate::pager::file::map_frames::ZONE_FRAMES;
 use crate::pager::pool::FrameNo;
@@ -27,18 +26,16 @@ pub(crate) const FRAME_UNITS: u32 = 64;
 
 /// The free space known so far.
 pub(crate) struct Space {
-    /// Frames with a hole, in four kinds of lists: for any use, in open windows, in sealed windows, passed by a
-    /// compaction.
-    pub(super) lists: [Lists; 4],
+    /// Frames with a hole, in two kinds of lists: passed by a compaction, or not.
+    pub(super) lists: [Lists; 2],
     /// Each frame's links in its list, by zone.
     pub(super) links: Vec<Option<ZoneLinks>>,
     /// Links for later zones, made by the thread that populates memory.
     pub(super) spare_links: Arc<Mutex<Vec<ZoneLinks>>>,
-    /// Runs of free frames for any use.
+    /// Runs of free frames.
     pub(super) runs: Runs,
-    /// Units in the known holes and runs, except those of open windows.
+    /// Units in the known holes and runs.
     pub(super) free_units: u64,
-    pub(super) windows: windows::ValueWindows,
     pub(super) spans: spans::Spans,
     /// Zones below this one are in the lists.
     pub(super) zones_known: u32,
@@ -48,17 +45,13 @@ pub(crate) struct Space {
     pub(super) ready_frames: u32,
     /// Frames of the next large allocation.
     pub(super) expected_frames: u32,
-    /// Header, map frames, groups of buckets: references in the file cannot cause these frames to be allocated or
+    /// Map frames, groups of buckets: references in the file cannot cause these frames to be allocated or
     /// freed. First -> count.
     pub(super) fixed: BTreeMap<FrameNo, u32>,
     /// Set during a compaction: allocate as near the start as possible.
     pub(super) compacting: bool,
     /// The frames below this one were passed by a compaction.
     pub(super) passed: FrameNo,
-    /// Freed extents that the log refers to: first unit, length. The map frames show them as used.
-    pub(super) quarantined: Vec<(u64, u32)>,
-    /// The total of their units.
-    pub(super) quarantined_units: u64,
 }
 
 /// Frames with a hole, by the length of their longest hole.
@@ -87,14 +80,10 @@ pub(super) fn new_links() -> ZoneLinks {
     Box::new([Link::default(); ZONE_FRAMES as usize])
 }
 
-/// Index of the lists for any use.
+/// Index of the lists of frames that no compaction has passed.
 pub(super) const ANY_USE: usize = 0;
-/// Index of the lists of open windows.
-pub(super) const OPEN: usize = 1;
-/// Index of the lists of sealed windows.
-pub(super) const SEALED: usize = 2;
 /// Index of the lists of frames that a compaction has passed.
-pub(super) const PASSED: usize = 3;
+pub(super) const PASSED: usize = 1;
 
 /// A frame's links in the list for its longest hole; list 0 means no list.
 #[derive(Clone, Copy, Default)]
@@ -110,12 +99,11 @@ impl Space {
     /// For a file whose first `zones_known` zones have no free units.
     pub(crate) fn new(zones_known: u32) -> Space {
         Space {
-            lists: [Lists::EMPTY; 4],
+            lists: [Lists::EMPTY; 2],
             links: Vec::new(),
             spare_links: Arc::default(),
             runs: Runs::default(),
             free_units: 0,
-            windows: windows::ValueWindows::default(),
             spans: spans::Spans::default(),
             zones_known,
             reserved_frames: 0,
@@ -124,8 +112,6 @@ impl Space {
             fixed: BTreeMap::new(),
             compacting: false,
             passed: 0,
-            quarantined: Vec::new(),
-            quarantined_units: 0,
         }
     }
 
@@ -146,22 +132,6 @@ impl Space {
         &mut zone[(frame % ZONE_FRAMES) as usize]
     }
 
-    /// Frames for which disk space is reserved.
-    pub(super) fn reserved_frames(&self) -> FrameNo {
-        self.reserved_frames
-    }
-
-    pub(super) fn note_reserved(&mut self, frames: FrameNo) {
-        self.reserved_frames = self.reserved_frames.max(frames);
-    }
-
-    /// If the file was `cut`, the space reserved beyond its end is free again.
-    pub(super) fn forget_reserved(&mut self, cut: bool) {
-        if cut {
-            self.reserved_frames = 0;
-        }
-    }
-
     /// The links of `frame`; empty links if its zone has none.
     pub(super) fn link_of(&self, frame: FrameNo) -> Link {
         let zone = self.links.get((frame / ZONE_FRAMES) as usize).and_then(Option::as_ref);
@@ -170,10 +140,7 @@ impl Space {
 
     /// The lists that `frame` belongs to.
     fn lists_of(&self, frame: FrameNo) -> usize {
-        match self.windows.lists_of(frame) {
-            ANY_USE if frame < self.passed => PASSED,
-            lists => lists,
-        }
+        if frame < self.passed { PASSED } else { ANY_USE }
     }
 
     /// Records the used units of `frame`. A free frame is in `runs` instead of a list.
@@ -182,9 +149,7 @@ impl Space {
         let link = self.link(frame);
         let old = std::mem::replace(link, Link { used, ..*link });
         let lists = self.lists_of(frame);
-        if lists != OPEN {
-            self.free_units = self.free_units + free_units(list, used) - free_units(old.list, old.used);
-        }
+        self.free_units = self.free_units + free_units(list, used) - free_units(old.list, old.used);
         if old.list == list {
             return;
         }
@@ -226,42 +191,15 @@ impl Space {
         *self.link(frame) = Link { used, list, before: 0, after: first };
     }
 
-    /// Moves the frames that are in one of the lists `from` to the lists that they now belong to. Returns their free
-    /// units.
-    fn move_from_lists(&mut self, frames: Range<FrameNo>, from: usize) -> u64 {
-        let mut free = 0;
-        for frame in frames {
-            let link = self.link_of(frame);
-            if link.list != 0 {
-                self.take_out(frame, link, from);
-                self.put_in(frame, link.used, link.list, self.lists_of(frame));
-                free += free_units(link.list, link.used);
-            }
-        }
-        free
-    }
-
     pub(super) fn add_run(&mut self, first: FrameNo, len: u32) {
-        if self.windows.has(first) {
-            return self.windows.add_free(first, len);
-        }
         self.free_units += u64::from(len) * u64::from(FRAME_UNITS);
-        self.windows.add_sealed_free(first..first + len, &mut self.runs);
+        self.runs.add(first..first + len);
     }
 
     /// Removes `frames` from their run.
     pub(super) fn remove_free(&mut self, frames: &Range<FrameNo>) {
         self.free_units -= frames.len() as u64 * u64::from(FRAME_UNITS);
         self.runs.remove(frames);
-    }
-
-    /// Whether `len` units are free outside open windows.
-    pub(super) fn has_room(&self, len: u32) -> bool {
-        let frames = len.div_ceil(FRAME_UNITS);
-        let in_hole =
-            || len < FRAME_UNITS && [ANY_USE, SEALED].iter().any(|&list| self.lists[list].find(len).is_some());
-        let in_run = || [&self.runs, &self.windows.sealed_runs].iter().any(|runs| runs.shortest(frames).is_some());
-        in_hole() || in_run()
     }
 
     /// Takes the first `len` frames of the shortest run with at least `len`.

@@ -12,9 +12,6 @@ impl Space {
         let mut free = 0;
         for frame in self.passed..end {
             let link = self.link_of(frame);
-            if self.lists_of(frame) != ANY_USE {
-                continue;
-            }
             if link.list == 0 {
                 free += if self.runs.around(frame).is_some() { u64::from(FRAME_UNITS) } else { 0 };
                 continue;
@@ -33,8 +30,7 @@ impl Space {
         let passed = std::mem::take(&mut self.passed);
         for frame in 0..passed {
             let link = self.link_of(frame);
-            // Frames of windows were not removed from their lists.
-            if link.list != 0 && self.lists_of(frame) == ANY_USE {
+            if link.list != 0 {
                 self.take_out(frame, link, PASSED);
                 self.put_in(frame, link.used, link.list, ANY_USE);
             }

@@ -12,10 +12,9 @@
 //!
 //! Not here: marking the units as used (`allocate/extents.rs`).
 
-use super::{ANY_USE, FRAME_UNITS, OPEN, Space};
+use super::{ANY_USE, FRAME_UNITS, Space};
 use crate::pager::pool::FrameNo;
 use std::collections::BTreeSet;
-use std::ops::Range;
 
 /// The hints that are kept at most.
 const FREED_MAX: usize = 4096;
@@ -24,7 +23,7 @@ const FREED_MAX: usize = 4096;
 #[derive(Default)]
 pub(in crate::pager) struct Spans {
     /// For each kind of lists the last frame of the extent that was allocated last.
-    pub(in crate::pager) ends: [FrameNo; 4],
+    pub(in crate::pager) ends: [FrameNo; 2],
     /// Spans that were freed: units, the frame in which they begin.
     freed: BTreeSet<(u32, FrameNo)>,
 }
@@ -47,20 +46,8 @@ impl Space {
     }
 
     /// The end of the free frames from `frame` on, if it is free.
-    pub(in crate::pager) fn free_end(&self, frame: FrameNo, lists: usize) -> Option<FrameNo> {
-        match lists {
-            OPEN => self.windows.free_around(frame),
-            _ => self.runs.around(frame),
-        }
-        .map(|run| run.end)
-    }
-
-    /// Removes free frames from their run.
-    pub(in crate::pager) fn take_free(&mut self, frames: &Range<FrameNo>, lists: usize) {
-        match lists {
-            OPEN => self.windows.remove_free(frames),
-            _ => self.remove_free(frames),
-        }
+    pub(in crate::pager) fn free_end(&self, frame: FrameNo) -> Option<FrameNo> {
+        self.runs.around(frame).map(|run| run.end)
     }
 
     /// The units of the span that begins in `frame` and ends before frame `end`, counted until there are `len`.
@@ -70,7 +57,7 @@ impl Space {
             return 0;
         }
         while units < len && at < end {
-            let Some(free_end) = self.free_end(at, lists) else {
+            let Some(free_end) = self.free_end(at) else {
                 return units + self.head(at, lists);
             };
             let free = free_end.min(end) - at;

@@ -498,10 +498,6 @@ impl Log {
         self.safety.is_some()
     }
 
-    pub(super) fn safety(&self) -> Option<Safety> {
-        self.safety
-    }
-
     /// Whether a write must wait for the disk.
     #[inline]
     pub(crate) fn waits(&self) -> bool {
@@ -641,6 +637,17 @@ impl Log {
             return Ok(Some(segment));
         }
         Ok(None)
+    }
+
+    /// Fails if the name of the table is so long that its segments can have none.
+    pub(super) fn refuse_long_name(&self) -> Result<()> {
+        let path = slot_path(&self.table, 0);
+        match self.storage.open(&path, Mode::Read) {
+            Err(e) if e.kind() == std::io::ErrorKind::InvalidFilename => {
+                Err(Error::io(&path, "create the log segment", e))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The error for a table that has no segment and can begin none.

@@ -1,65 +1,51 @@
 //! Checkpoints that are blocked or fail: the log continues, and `sync` must not return before they are done.
 #![allow(clippy::disallowed_methods, reason = "tests look at the files from outside")]
 
+use super::watched::Watched;
 use crate::error::ErrorKind;
 use crate::io::simulated::{Simulated, State};
-use crate::io::{Disk, File, Mode, Storage};
 use crate::pager::FRAME_UNITS;
+use crate::random::Random;
 use crate::table::{Backup, Durability, Table, TableOptions};
-use std::io::{Error, Result};
+use std::io::Error;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::*};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// The disk, with control over a checkpoint that has written its journal and is about to make its name durable.
-struct JournalGate {
+/// Control over a checkpoint that has written its blocks and is about to write its header.
+struct Gate {
     state: AtomicU8,
-    /// A checkpoint has written its journal.
+    /// A checkpoint has written its blocks.
     reached: AtomicBool,
+    disk: Watched,
 }
 
 const PASS: u8 = 0;
 const FAIL: u8 = 1;
 const HOLD: u8 = 2;
 
-impl JournalGate {
-    fn new(state: u8) -> Arc<JournalGate> {
-        Arc::new(JournalGate { state: AtomicU8::new(state), reached: AtomicBool::new(false) })
-    }
-
-    fn options(self: &Arc<Self>) -> TableOptions {
-        let mut options = TableOptions::new();
-        options.storage = self.clone();
-        options
-    }
-}
-
-impl Storage for JournalGate {
-    fn open(&self, path: &Path, mode: Mode) -> Result<Box<dyn File>> {
-        Disk.open(path, mode)
-    }
-
-    fn remove(&self, path: &Path) -> Result<()> {
-        Disk.remove(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        Disk.rename(from, to)
-    }
-
-    fn sync_names(&self, path: &Path) -> Result<()> {
-        if path.to_string_lossy().ends_with("-ckpt") {
-            self.reached.store(true, SeqCst);
-            while self.state.load(SeqCst) == HOLD {
+impl Gate {
+    fn new() -> Arc<Gate> {
+        let (state, reached, disk) = (AtomicU8::new(PASS), AtomicBool::new(false), Watched::default());
+        let gate = Arc::new(Gate { state, reached, disk });
+        let weak = Arc::downgrade(&gate);
+        gate.disk.watch(move |_, call| {
+            let Some(gate) = weak.upgrade().filter(|_| call == "write_header") else { return Ok(()) };
+            gate.reached.store(true, SeqCst);
+            while gate.state.load(SeqCst) == HOLD {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            if self.state.load(SeqCst) == FAIL {
-                return Err(Error::other("the directory cannot be synced"));
-            }
-        }
-        Disk.sync_names(path)
+            if gate.state.load(SeqCst) == FAIL { Err(Error::other("the header cannot be written")) } else { Ok(()) }
+        });
+        gate
+    }
+
+    fn options(&self) -> TableOptions {
+        let mut options = TableOptions::new();
+        options.storage = Arc::new(self.disk.clone());
+        options
     }
 }
 
@@ -84,7 +70,7 @@ fn a_table_whose_checkpoints_were_all_interrupted_opens_and_makes_one() {
     for durability in [Durability::Os, Durability::Sync] {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t.spt");
-        let gate = JournalGate::new(PASS);
+        let gate = Gate::new();
         let open = || gate.options().durability(durability).log_bytes(SMALL_LOG).open(&path).unwrap();
         drop(open());
         let mut stored = 0;
@@ -118,11 +104,18 @@ fn a_table_whose_checkpoints_were_all_interrupted_opens_and_makes_one() {
     }
 }
 
+/// The options of a table on a file system without locks of bytes: a backup keeps other checkpoints out.
+fn without_locks() -> TableOptions {
+    let mut options = TableOptions::new().log_bytes(SMALL_LOG);
+    options.storage = Arc::new(Watched::without_locks());
+    options
+}
+
 #[test]
 fn writers_during_a_long_backup_get_a_temporary_error_and_continue_afterwards() {
     let directory = tempfile::tempdir().unwrap();
     let (path, copy) = (directory.path().join("t.spt"), directory.path().join("copy.spt"));
-    let table = Arc::new(TableOptions::new().log_bytes(SMALL_LOG).open(&path).unwrap());
+    let table = Arc::new(without_locks().open(&path).unwrap());
     let mut stored = 0u32;
     table.put(&key(stored), &[0; 1000]).unwrap();
     stored += 1;
@@ -172,7 +165,7 @@ fn writers_during_a_long_backup_get_a_temporary_error_and_continue_afterwards() 
 fn a_write_by_the_progress_function_of_a_backup_is_refused_and_not_a_deadlock() {
     let directory = tempfile::tempdir().unwrap();
     let (path, copy) = (directory.path().join("t.spt"), directory.path().join("copy.spt"));
-    let table = TableOptions::new().log_bytes(SMALL_LOG).open(&path).unwrap();
+    let table = without_locks().open(&path).unwrap();
     table.put(b"a", b"b").unwrap();
     let mut refused = None;
     let mut n = 0u32;
@@ -197,7 +190,7 @@ fn sync_waits_for_the_checkpoint_that_is_being_written_and_reports_its_error() {
     for outcome in [PASS, FAIL] {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t.spt");
-        let gate = JournalGate::new(PASS);
+        let gate = Gate::new();
         let options = gate.options().durability(Durability::None);
         let table = Arc::new(options.open(&path).unwrap());
         for n in 0..100 {
@@ -233,7 +226,7 @@ fn a_cache_full_of_dirty_frames_is_not_searched_for_each_frame_that_is_loaded() 
     const LOADED: u64 = 40;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.spt");
-    let gate = JournalGate::new(PASS);
+    let gate = Gate::new();
     let options = || gate.options().durability(Durability::Os).seed(3).cache_bytes(CACHE_BYTES);
     let open = || options().open(&path).unwrap();
     let table = open();
@@ -302,10 +295,87 @@ fn a_checkpoint_gives_the_disk_two_runs_at_a_time_so_that_concurrent_syncs_are_s
     let mut options = TableOptions::new().durability(Durability::None);
     options.storage = disk.clone();
     let table = options.open("t.spt").unwrap();
-    // New frames, which go to their places immediately, then changed ones, which go to the journal first.
     for _ in 0..2 {
         (0..VALUES).for_each(|n| table.put(&key(n), &[n as u8; 1000]).unwrap());
         table.checkpoint().unwrap();
         assert_eq!(disk.begun_max(), 2);
+    }
+}
+
+/// A copy of the table's files, as a kill of the process would leave them.
+fn killed(path: &Path) -> PathBuf {
+    let directory = path.with_file_name("copy");
+    std::fs::create_dir(&directory).unwrap();
+    for entry in std::fs::read_dir(path.parent().unwrap()).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_file() {
+            std::fs::copy(entry.path(), directory.join(entry.file_name())).unwrap();
+        }
+    }
+    directory.join(path.file_name().unwrap())
+}
+
+/// A value whose every byte shows its key.
+fn told(key: u32, version: u32) -> Vec<u8> {
+    let len = 300 + (key as usize * 37 + version as usize * 501) % 4000;
+    let word = key.to_le_bytes().into_iter().chain(version.to_le_bytes());
+    word.cycle().take(len / 8 * 8).collect()
+}
+
+#[test]
+fn threads_that_overwrite_and_read_values_during_checkpoints_find_complete_values() {
+    const KEYS: u32 = 600;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.spt");
+    let open = |path: &Path| TableOptions::new().page_bytes(512).durability(Durability::Os).open(path).unwrap();
+    let table = open(&path);
+    let done = AtomicBool::new(false);
+    let (table_ref, done_ref) = (&table, &done);
+    let versions: Vec<Vec<u32>> = std::thread::scope(|scope| {
+        let reader = scope.spawn(move || {
+            let mut random = Random::new(&[7]);
+            let mut found = 0;
+            while !done_ref.load(Relaxed) {
+                let key = random.below(KEYS as usize) as u32;
+                let Some(value) = table_ref.get(&key.to_le_bytes()).unwrap() else { continue };
+                let version = u32::from_le_bytes(value[4..8].try_into().unwrap());
+                assert!(value == told(key, version), "key {key}, version {version}");
+                found += 1;
+            }
+            found
+        });
+        let checkpoints = scope.spawn(move || {
+            while !done_ref.load(Relaxed) {
+                table_ref.checkpoint().unwrap();
+            }
+        });
+        let writers: Vec<_> = (0..2u32)
+            .map(|writer| {
+                scope.spawn(move || {
+                    let mut random = Random::new(&[writer.into()]);
+                    let mut versions = vec![0; KEYS as usize];
+                    for version in 1..4000 {
+                        let key = random.below(KEYS as usize / 2) as u32 * 2 + writer;
+                        table_ref.put(&key.to_le_bytes(), &told(key, version)).unwrap();
+                        versions[key as usize] = version;
+                    }
+                    versions
+                })
+            })
+            .collect();
+        let versions = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+        done.store(true, Relaxed);
+        assert!(reader.join().unwrap() > 0);
+        checkpoints.join().unwrap();
+        versions
+    });
+    let copy = killed(&path);
+    for table in [table, open(&copy)] {
+        for key in 0..KEYS {
+            let version = versions.iter().map(|versions| versions[key as usize]).max().unwrap();
+            let found = table.get(&key.to_le_bytes()).unwrap();
+            assert!(found == (version > 0).then(|| told(key, version)), "key {key}, version {version}");
+        }
+        assert!(table.verify().unwrap().is_empty());
     }
 }

@@ -41,10 +41,10 @@ fn check(table: &Table, model: &Model) {
     assert_eq!(table.verify().unwrap(), []);
 }
 
-/// Requires that a compacted file has at most a tenth and one frame more than a fresh one: both pack frames by rules
-/// that leave some room.
+/// Requires that a compacted file has at most a tenth and a few blocks more than a fresh one: both pack frames by rules
+/// that leave some room, and each checkpoint needs some blocks for nodes besides those of the last one.
 fn check_bytes(compacted: u64, fresh: u64, frame_bytes: u64, what: &str) {
-    let most = fresh + fresh / 10 + frame_bytes;
+    let most = fresh + fresh / 10 + 8 * frame_bytes;
     assert!(compacted <= most, "{what}: {compacted} bytes compacted, {fresh} fresh");
 }
 

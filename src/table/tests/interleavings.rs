@@ -406,12 +406,11 @@ fn a_checkpoint_beside_writers() -> bool {
     true
 }
 
-/// Frames of a file of blocks are written by a checkpoint, changed, evicted and read, all at once.
+/// Frames are written by a checkpoint, changed, evicted and read, all at once.
 fn evictions_beside_a_checkpoint_of_blocks() -> bool {
     let disk = Simulated::new(State::default());
     let mut options = options(APART, 2).durability(Durability::Os).cache_bytes(4 << 20);
     options.storage = Arc::new(disk.clone());
-    options.blocks = true;
     let table = options.clone().open("/disk/t.spt").unwrap();
     put(&table, 0..4);
     table.checkpoint().unwrap();
@@ -420,7 +419,7 @@ fn evictions_beside_a_checkpoint_of_blocks() -> bool {
     let evicted = AtomicUsize::new(0);
     let evict = || {
         for frame in frames.into_iter().cycle().take(6) {
-            let gone = table.pager.frames().spill(frame) || table.pager.pool().evict(frame);
+            let gone = table.pager.frames().write_and_evict(frame) || table.pager.pool().evict(frame);
             evicted.fetch_add(usize::from(gone), Relaxed);
         }
     };
@@ -455,9 +454,8 @@ fn long_records_beside_each_other() -> bool {
     // In two buckets, since a bucket's latch is held while a record is logged.
     put(&table, 0..4);
     let value = |key: u8| vec![key; 140_000];
-    // A replacement's value is in the log; a put would write it to the file.
-    let replace = |key: u8| drop(table.replace(&[key], &value(key)).unwrap());
-    together(&[&|| replace(1), &|| replace(2)]);
+    let put_long = |key: u8| table.put(&[key], &value(key)).unwrap();
+    together(&[&|| put_long(1), &|| put_long(2)]);
     let after = logged(&survivors(&disk, Crash::Kill), 1);
     assert_eq!(after.get(&[1]).unwrap().unwrap(), value(1));
     assert_eq!(after.get(&[2]).unwrap().unwrap(), value(2));

@@ -7,14 +7,13 @@ mod compaction;
 mod counters;
 mod crash;
 mod cut;
-mod engines;
 mod followers;
 mod held;
 mod interleavings;
 mod openings;
 mod replay;
 mod small;
-mod windows;
+mod watched;
 
 use super::*;
 use crate::error::ErrorKind;

@@ -182,13 +182,13 @@ fn a_table_whose_log_can_have_no_name_leaves_no_file() {
         let path = place.path().join("n".repeat(len));
         match Table::open(&path) {
             Ok(table) => {
-                assert!(len + "-ckpt".len() <= 255, "{len}");
+                assert!(len + "-log0".len() <= 255, "{len}");
                 table.put(b"k", b"v").unwrap();
                 table.close().unwrap();
                 fs::remove_file(&path).unwrap();
             }
             Err(e) => {
-                assert!(len + "-ckpt".len() > 255, "{len}: {e}");
+                assert!(len + "-log0".len() > 255, "{len}: {e}");
                 assert!(e.to_string().contains("Choose a shorter name"), "{e}");
             }
         }

@@ -98,11 +98,6 @@ fn a_reader_in_another_process_has_every_write_that_returned_before_it_opened() 
     }
 }
 
-/// The number of undo files of the table.
-fn undo_files(place: &Path) -> usize {
-    fs::read_dir(place.join("t.spt-undo")).map_or(0, |entries| entries.count())
-}
-
 /// Sends a signal to a child process.
 #[expect(unsafe_code, reason = "std can end a process and not stop it")]
 pub fn send(process: &Child, signal: i32) {
@@ -130,65 +125,11 @@ fn a_reader_keeps_its_checkpoint_and_one_that_is_stopped_or_killed_holds_back_no
     put_all(2);
     let later = start(2, 2);
     (3..8).for_each(put_all);
-    // The first two readers share one set of frames, the third has another.
-    assert_eq!(undo_files(place), 7 - 1);
     killed.kill();
     send(&stopped.0, libc::SIGCONT);
     put_all(8);
     fs::write(place.join("end"), "").unwrap();
     assert!(stopped.end().success() && later.end().success());
     put_all(9);
-    assert_eq!(undo_files(place), 0);
     is_whole(&TableOptions::new().read_only(true).open(table_in(place)).unwrap(), 9);
-}
-
-#[test]
-fn without_undo_files_a_reader_is_stale_and_the_writer_continues() {
-    let place = tempfile::tempdir().unwrap();
-    let place = place.path();
-    let table = Table::open(table_in(place)).unwrap();
-    (0..PAIRS).for_each(|n| table.put(&key(n), b"old").unwrap());
-    table.checkpoint().unwrap();
-    let reader = TableOptions::new().read_only(true).cache_bytes(1).open(table_in(place)).unwrap();
-    fs::write(place.join("t.spt-undo"), "a file where a directory should be").unwrap();
-    (0..PAIRS).for_each(|n| table.put(&key(n), b"new").unwrap());
-    table.checkpoint().unwrap();
-    let mut stale = 0;
-    for n in 0..PAIRS {
-        match reader.get(&key(n)) {
-            Ok(value) => assert_eq!(value.as_deref(), Some(&b"old"[..])),
-            Err(e) => {
-                assert_eq!(e.kind(), splitpoint::ErrorKind::Stale, "{e}");
-                stale += 1;
-            }
-        }
-    }
-    assert!(stale > 0);
-    table.close().unwrap();
-}
-
-#[test]
-fn undo_files_are_no_more_open_than_their_table_in_a_folder_for_everybody() {
-    use std::os::unix::fs::PermissionsExt;
-    let place = tempfile::tempdir().unwrap();
-    let place = place.path();
-    let bits = |name: &str| fs::metadata(place.join(name)).unwrap().permissions().mode() & 0o7777;
-    let set = |name: &str, bits: u32| fs::set_permissions(place.join(name), fs::Permissions::from_mode(bits)).unwrap();
-    set("", 0o1777);
-    for (of_file, of_directory) in [(0o600, 0o700), (0o640, 0o750), (0o644, 0o755), (0o660, 0o770), (0o666, 0o777)] {
-        let table = Table::open(table_in(place)).unwrap();
-        set("t.spt", of_file);
-        table.put(b"key", b"old").unwrap();
-        table.checkpoint().unwrap();
-        let reader = TableOptions::new().read_only(true).open(table_in(place)).unwrap();
-        table.put(b"key", b"new").unwrap();
-        table.checkpoint().unwrap();
-        let undo = fs::read_dir(place.join("t.spt-undo")).unwrap().next().unwrap().unwrap().file_name();
-        let undo = format!("t.spt-undo/{}", undo.to_str().unwrap());
-        assert_eq!((bits("t.spt-undo"), bits(&undo)), (of_directory, of_file));
-        assert_eq!(reader.get(b"key").unwrap().as_deref(), Some(&b"old"[..]));
-        drop(reader);
-        table.close().unwrap();
-        let _ = fs::remove_dir_all(place.join("t.spt-undo"));
-    }
 }

@@ -119,7 +119,7 @@ pub fn read(place: &Path, _: &[u64]) {
     }
     denied(Table::open(closed.join("closed.spt")).map(drop), &["cannot open ", "closed.spt"]);
     denied(Table::open(closed.join("new.spt")).map(drop), &["cannot create ", "new.spt"]);
-    // The file is writable; its log and journal would be new files.
+    // The file is writable; its log would be a new file.
     let table = Table::open(closed.join("writable.spt")).unwrap();
     assert_eq!(table.get(b"later").unwrap().unwrap(), b"2");
     denied(table.put(b"later", b"3"), &["cannot create the log segment ", "writable.spt-log0"]);

@@ -183,11 +183,12 @@ static void damage_is_reported_and_refused_until_recovery(void)
     gdbm_close(backup);
     free(recovery.backup_name);
     gdbm_close(db);
-    struct stat found;
-    REQUIRE(!stat("damaged", &found));
-    int file = open("damaged", O_RDWR);
-    for (off_t at = found.st_size / 2; at < found.st_size; at += 512)
-        REQUIRE(pwrite(file, "damage", 6, at) == 6);
+    /* Each second block that has a value. */
+    char block[4096];
+    int file = open("damaged", O_RDWR), valued = 0;
+    for (off_t at = 0; pread(file, block, sizeof block, at) == sizeof block; at += sizeof block)
+        if (memmem(block, sizeof block, "value", 5) && ++valued % 2)
+            REQUIRE(pwrite(file, "damage", 6, at + 100) == 6);
     close(file);
     CHECK(!gdbm_open("damaged", 0, GDBM_READER | GDBM_XVERIFY, 0, NULL) && gdbm_errno == GDBM_BAD_HEADER);
     REQUIRE((db = gdbm_open("damaged", 0, GDBM_WRITER, 0, NULL)));

@@ -121,9 +121,9 @@ static void what_is_no_database_is_refused(void)
     REQUIRE(db);
     CHECK(dbm_store(db, text("key"), text("value"), DBM_INSERT) == 0);
     dbm_close(db);
-    /* Damaged. */
+    /* Damaged: both headers. */
     int file = open("foreign.pag", O_RDWR);
-    REQUIRE(file >= 0 && pwrite(file, "damage", 6, 100) == 6 && !close(file));
+    REQUIRE(file >= 0 && pwrite(file, "damage", 6, 100) == 6 && pwrite(file, "damage", 6, 4196) == 6 && !close(file));
     errno = 0;
     CHECK(!dbm_open("foreign", O_RDONLY, 0) && errno == EIO);
     REQUIRE((db = dbm_open("foreign", O_RDWR | O_TRUNC, 0)));

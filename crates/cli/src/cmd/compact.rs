@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 /// Merges buckets to the fill factor, moves pages and values together, and truncates the file to about the length of a
 /// newly loaded one. Freed space is always reused; only this command makes the file shorter.
 ///
-/// Reads all pages. Writes the pages of buckets, and everything behind free space, at most the whole file, twice: to a
-/// journal, and in place. While it runs, the file may grow by the longest value. Programs that have the table open for
-/// reading may continue, and must reopen it afterwards.
+/// Reads all pages. Writes the pages of buckets, and everything behind free space, at most the whole file, to free room
+/// of the file, and then what is at its end to the start: while it runs, the file may double. Programs that have the
+/// table open for reading continue with what they opened, and keep the room of that until they close it.
 ///
 /// A signal takes effect once the table is consistent again. If the process is killed, nothing is lost; run it again.
 /// To compact a file that a server has open, send the server the command HT.COMPACT.

@@ -43,9 +43,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The suffixes of a table's files: its own, its logs and its journal (docs/format.md).
-pub const TABLE_SUFFIXES: [&str; 10] =
-    ["", "-log0", "-log1", "-log2", "-log3", "-log4", "-log5", "-log6", "-log7", "-ckpt"];
+/// The suffixes of a table's files: its own and its logs (docs/format.md).
+pub const TABLE_SUFFIXES: [&str; 9] = ["", "-log0", "-log1", "-log2", "-log3", "-log4", "-log5", "-log6", "-log7"];
 
 /// In the order in which users encounter them.
 #[derive(clap::Subcommand)]

@@ -10,7 +10,7 @@ Examples:
   splitpoint restore users.bak users.spt --force
 
 The copy is checked completely before it takes FILE's name; the old FILE stays
-until then. A journal or log of the old FILE is removed with it.";
+until then. The log of the old FILE is removed with it.";
 
 /// Put a backup in place of a table
 #[derive(clap::Args)]

@@ -40,7 +40,6 @@ const KINDS: &[Kind] = &[
     kind("a Splitpoint table", 0, b"SPLITPNT", "give it as a file, not through a pipe"),
     kind("a Splitpoint dictionary", 0, b"SPLITDCT", "give it as a file, not through a pipe"),
     kind("the write-ahead log of a Splitpoint table", 0, b"SPLITLOG", "dump the table that it belongs to"),
-    kind("the checkpoint journal of a Splitpoint table", 0, b"SPLITJRN", "dump the table that it belongs to"),
     kind("the published counters of a Splitpoint table", 0, b"SPLITSTA", "`splitpoint stat TABLE --watch` shows them"),
     kind("a temporary file of a dictionary build", 0, b"SPTsort1", RESUME),
     kind("Parquet", 0, b"PAR1", PARQUET),

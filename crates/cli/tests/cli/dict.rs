@@ -288,7 +288,7 @@ fn a_thaw_leaves_files_of_other_names_alone() {
     let place = directory();
     write(place.path(), "rows.tsv", rows(1000));
     run_well(place.path(), &["dict", "build", "rows.tsv", "d.spd"]);
-    let others = ["t.spt-new", "t.spt-new-ckpt", "t.spt-new-log"];
+    let others = ["t.spt-new", "t.spt-new-log0", "t.spt-new-log"];
     others.iter().for_each(|name| write(place.path(), name, name));
     run_well(place.path(), &["thaw", "d.spd", "t.spt"]);
     for name in others {

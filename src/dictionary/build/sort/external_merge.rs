@@ -12,7 +12,7 @@
 
 use super::piece::{SortRules, SortScratch, malformed, sort_piece};
 use super::temporary::{Extent, Source, make_unnamed, name};
-use super::temporary_block::{self, Block, BlockAt, BlockHeader};
+use super::temporary_block::{self, Block, BlockAt, CheckpointHeader};
 use crate::dictionary::build::duplicates::{DuplicateKey, Duplicates, SortError};
 use crate::dictionary::build::progress::ProgressCounter;
 use crate::dictionary::run::{Record, Run, Span};
@@ -144,7 +144,7 @@ fn take_piece(source: &mut Source, rules: &SortRules, limit: u64, raw: &mut Vec<
     };
     let (mut bytes, mut records) = (0, 0);
     // Whether there is room for one more block; if so, counts it.
-    let mut takes = |header: &BlockHeader| {
+    let mut takes = |header: &CheckpointHeader| {
         let (more_bytes, more) = (bytes + header.block_bytes, records + header.records);
         let takes = records == 0 || fits(more_bytes, more);
         if takes {
@@ -154,7 +154,7 @@ fn take_piece(source: &mut Source, rules: &SortRules, limit: u64, raw: &mut Vec<
     };
     raw.clear();
     while let Some(first) = source.blocks.front() {
-        if !takes(&BlockHeader::parse(first).expect("sealed here")) {
+        if !takes(&CheckpointHeader::parse(first).expect("sealed here")) {
             return Ok(records);
         }
         raw.extend_from_slice(&source.blocks.pop_front().expect("it is there"));
@@ -174,7 +174,7 @@ fn take_piece(source: &mut Source, rules: &SortRules, limit: u64, raw: &mut Vec<
         }
         source.extents.pop_front();
     }
-    if let Some(header) = BlockHeader::parse(&source.last)
+    if let Some(header) = CheckpointHeader::parse(&source.last)
         && takes(&header)
     {
         raw.append(&mut std::mem::take(&mut source.last));
@@ -257,7 +257,7 @@ impl<'a> RunWriter<'a> {
         let what = format!("write at byte {} of the temporary file", self.at);
         self.file.write_at(&bytes, self.at).map_err(|e| Error::io(&self.path, &what, e))?;
         self.at += bytes.len() as u64;
-        let records = BlockHeader::parse(&bytes).map_or(0, |header| header.records);
+        let records = CheckpointHeader::parse(&bytes).map_or(0, |header| header.records);
         self.cost = self.cost.max(bytes.len() as u64 + records * 2 * size_of::<u64>() as u64);
         bytes.clear();
         self.block.reuse(bytes);

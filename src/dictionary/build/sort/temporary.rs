@@ -5,7 +5,7 @@
 //!
 //! Not here: what a block is (`temporary_block.rs`).
 
-use super::temporary_block::{self, BlockHeader, HEADER_BYTES};
+use super::temporary_block::{self, CheckpointHeader, HEADER_BYTES};
 use crate::dictionary::build::plan::Plan;
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, PRIVATE, Storage, atomic};
@@ -228,7 +228,7 @@ impl Extent {
     }
 
     /// The header of the next block.
-    pub(super) fn peek(&self) -> Result<BlockHeader> {
+    pub(super) fn peek(&self) -> Result<CheckpointHeader> {
         let mut bytes = [0; HEADER_BYTES];
         let there = (self.to - self.from).min(HEADER_BYTES as u64) as usize;
         self.read(&mut bytes[..there], self.from)?;
@@ -255,8 +255,8 @@ impl Extent {
 
     /// The header of the block at `offset`, whose first bytes are `bytes`. An error unless the block ends within the
     /// extent.
-    fn header(&self, bytes: &[u8], offset: u64) -> Result<BlockHeader> {
-        let header = BlockHeader::parse(bytes).ok_or_else(|| self.damaged(offset, "its lengths make no sense"))?;
+    fn header(&self, bytes: &[u8], offset: u64) -> Result<CheckpointHeader> {
+        let header = CheckpointHeader::parse(bytes).ok_or_else(|| self.damaged(offset, "its lengths make no sense"))?;
         if header.block_bytes as u64 > self.to - offset {
             return Err(self.damaged(offset, "it is longer than what was written"));
         }
@@ -265,7 +265,7 @@ impl Extent {
 
     fn verify(&self, bytes: &[u8], offset: u64) -> Result<()> {
         let computed = temporary_block::checksum(bytes, self.number, offset);
-        let stored = BlockHeader::parse(bytes).map_or(0, |header| header.checksum);
+        let stored = CheckpointHeader::parse(bytes).map_or(0, |header| header.checksum);
         if stored != computed {
             let what = format!("checksum mismatch, stored {stored:08x}, computed {computed:08x}");
             return Err(self.damaged(offset, &what));

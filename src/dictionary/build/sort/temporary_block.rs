@@ -158,7 +158,7 @@ pub(super) fn stamp(block: &mut [u8], file: u32, offset: u64) {
 
 /// The header of a block. Nothing is checked except that its lengths can be added.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct BlockHeader {
+pub(super) struct CheckpointHeader {
     pub checksum: u32,
     pub fixed: Option<Fixed>,
     pub record_bytes: usize,
@@ -168,14 +168,14 @@ pub(super) struct BlockHeader {
     pub block_bytes: usize,
 }
 
-impl BlockHeader {
-    pub(super) fn parse(bytes: &[u8]) -> Option<BlockHeader> {
+impl CheckpointHeader {
+    pub(super) fn parse(bytes: &[u8]) -> Option<CheckpointHeader> {
         let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let long = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
         let flags = word(12)?;
         let fixed = Fixed { key_len: word(4)?, value_len: word(8)? };
         let (record_bytes, places_bytes) = (usize::try_from(long(16)?).ok()?, usize::try_from(long(40)?).ok()?);
-        let header = BlockHeader {
+        let header = CheckpointHeader {
             checksum: word(0)?,
             fixed: (flags & VARIED == 0).then_some(fixed),
             record_bytes,
@@ -190,10 +190,10 @@ impl BlockHeader {
 }
 
 /// Calls `f` for each block of `raw`, with its header and where it begins. `None` if the bytes are not whole blocks.
-pub(super) fn walk_blocks(raw: &[u8], mut f: impl FnMut(&BlockHeader, usize) -> Option<()>) -> Option<()> {
+pub(super) fn walk_blocks(raw: &[u8], mut f: impl FnMut(&CheckpointHeader, usize) -> Option<()>) -> Option<()> {
     let mut start = 0;
     while start < raw.len() {
-        let header = BlockHeader::parse(&raw[start..])?;
+        let header = CheckpointHeader::parse(&raw[start..])?;
         if header.block_bytes > raw.len() - start {
             return None;
         }

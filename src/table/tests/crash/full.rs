@@ -31,16 +31,8 @@ fn assert_full(e: &Error, when: &str) {
     assert!(e.hint().unwrap().ends_with("make room on the disk and try again."), "{when}: {e}");
 }
 
-/// The writes that a table on a disk with `room` free bytes rejected.
-#[derive(Default)]
-struct Refused {
-    puts: u32,
-    syncs: u32,
-    checkpoints: u32,
-}
-
-/// Puts pairs on a disk with `room` free bytes until some are rejected, then frees space.
-fn fill(options: &TableOptions, disk: &Simulated, room: u64, refused: &mut Refused) {
+/// Puts pairs on a disk with `room` free bytes until some are rejected, then frees space. Counts them in `refused`.
+fn fill(options: &TableOptions, disk: &Simulated, room: u64, refused: &mut u32) {
     let when = format!("{:?}, cache {:?}, {room} bytes", options.durability, options.cache_bytes);
     disk.limit_room(None);
     let table = options.clone().open(PATH).unwrap();
@@ -56,7 +48,7 @@ fn fill(options: &TableOptions, disk: &Simulated, room: u64, refused: &mut Refus
             Ok(()) => drop(content.insert(key, value.into())),
             Err(e) => {
                 assert_full(&e, &when);
-                refused.puts += 1;
+                *refused += 1;
                 refused_here += 1;
             }
         }
@@ -65,7 +57,6 @@ fn fill(options: &TableOptions, disk: &Simulated, room: u64, refused: &mut Refus
                 Ok(()) => synced = content.clone(),
                 Err(e) => {
                     assert_full(&e, &when);
-                    refused.syncs += 1;
                     refused_here += 1;
                 }
             }
@@ -76,8 +67,6 @@ fn fill(options: &TableOptions, disk: &Simulated, room: u64, refused: &mut Refus
     }
     if let Err(e) = table.checkpoint() {
         assert_full(&e, &when);
-        refused.checkpoints += 1;
-        assert!(disk.state().content(Path::new("/disk/t.spt-ckpt")).is_none(), "{when}: a journal is left");
     } else {
         synced = content.clone();
     }
@@ -111,8 +100,9 @@ fn fill(options: &TableOptions, disk: &Simulated, room: u64, refused: &mut Refus
     assert!(content_of(&options.clone().open(PATH).unwrap(), true).unwrap() == content, "{when}: opened again");
 }
 
-fn fill_disks(durability: Durability, inline: bool) -> Refused {
-    let mut refused = Refused::default();
+/// Returns how many puts were refused.
+fn fill_disks(durability: Durability, inline: bool) -> u32 {
+    let mut refused = 0;
     for cache_bytes in [1, 64 << 20] {
         for room in (300..1500).step_by(if inline { 36 } else { 148 }) {
             let disk = Simulated::new(State::default());
@@ -127,9 +117,7 @@ fn fill_disks(durability: Durability, inline: bool) -> Refused {
 #[test]
 fn a_full_disk_changes_nothing_and_the_handle_works_once_there_is_space() {
     for durability in DURABILITIES {
-        let refused = fill_disks(durability, true);
-        assert!(refused.puts > 100 && refused.checkpoints > 10, "{durability:?}: too few refusals to mean anything");
-        assert!(refused.syncs > 100 || durability != Durability::None);
+        assert!(fill_disks(durability, true) > 100, "{durability:?}");
     }
 }
 
@@ -155,14 +143,14 @@ fn a_full_disk_after_a_checkpoint_that_was_interrupted() {
         let trace = &disk.trace()[before..];
         let mut interrupted = 0;
         each_crash(&base, trace, &mut Random::new(&[1]), |call, state| {
-            // New frames are in the file, and the journal is not complete.
+            // Blocks are in the file, and the header is not.
             if !matches!(trace.get(call as usize), Some(Event::Sync(_))) {
                 return Ok(());
             }
             interrupted += 1;
             for room in (600..1200).step_by(60) {
                 let disk = disk_of(state);
-                fill(&options(&disk, durability), &disk, room << 10, &mut Refused::default());
+                fill(&options(&disk, durability), &disk, room << 10, &mut 0);
             }
             Ok(())
         })
@@ -182,10 +170,14 @@ fn a_cache_full_of_dirty_frames_on_a_full_disk_refuses_writes_until_there_is_roo
     for durability in [Durability::None, Durability::Os] {
         let disk = Simulated::new(State::default());
         disk.limit_room(None);
-        let table = options(&disk, durability).log_bytes(4 << 20).cache_bytes(1).open(PATH).unwrap();
+        let open = || options(&disk, durability).log_bytes(4 << 20).cache_bytes(1).open(PATH).unwrap();
+        let table = open();
+        (0..PAIRS).for_each(|n| table.put(&n.to_be_bytes(), &[1; 100]).unwrap());
+        // No block of the file is free then.
+        table.compact().unwrap();
+        table.close().unwrap();
+        let table = open();
         let put = |n: u32, byte: u8| table.put(&(n % PAIRS).to_be_bytes(), &[byte; 100]);
-        (0..PAIRS).for_each(|n| put(n, 1).unwrap());
-        table.checkpoint().unwrap();
         // For the log; too little for half of the cache.
         disk.limit_room(Some(disk.used_room() + (100 << 10)));
         let made = (0..10_000).map(|n| put(n * 37, 2)).take_while(Result::is_ok).count() as u32;
@@ -201,26 +193,6 @@ fn a_cache_full_of_dirty_frames_on_a_full_disk_refuses_writes_until_there_is_roo
         table.checkpoint().unwrap();
         assert!((0..PAIRS).all(|n| value(n) == 2));
     }
-}
-
-#[test]
-fn a_checkpoint_due_on_a_full_disk_is_postponed_and_writes_continue() {
-    const VALUES: u32 = 500;
-    let disk = Simulated::new(State::default());
-    let table = options(&disk, Durability::Os).log_bytes(8 << 20).open(PATH).unwrap();
-    table.checkpoint().unwrap();
-    disk.limit_room(None);
-    (0..VALUES).for_each(|n| table.put(&n.to_be_bytes(), &[1; 5000]).unwrap());
-    disk.limit_room(Some(disk.used_room() + (8 << 10)));
-    // Much of the removed space cannot be used before a checkpoint, so one is due.
-    let calls = disk.calls() as usize;
-    (0..VALUES).for_each(|n| assert!(table.remove(&n.to_be_bytes()).unwrap()));
-    let journals = disk.trace()[calls..].iter().filter(|event| matches!(event, Event::Create(..))).count();
-    assert_eq!(journals, 1, "attempts");
-    assert_full(&table.checkpoint().unwrap_err(), "due");
-    disk.limit_room(None);
-    table.checkpoint().unwrap();
-    table.close().unwrap();
 }
 
 #[test]
@@ -249,37 +221,44 @@ fn without_reservations_a_full_disk_poisons_and_loses_nothing() {
 
 #[test]
 fn frames_dirtied_while_room_is_reserved_get_theirs_before_anything_changes() {
+    const PAIRS: u32 = 12_000;
     let disk = Simulated::new(State::default());
     disk.limit_room(None);
-    let table = options(&disk, Durability::Os).log_bytes(8 << 20).open(PATH).unwrap();
+    // Without a log, which needs room, too.
+    let open = || options(&disk, Durability::None).open(PATH).unwrap();
+    let table = open();
+    (0..PAIRS).for_each(|n| table.put(&pair(n).0, &pair(n).1).unwrap());
+    // Its only checkpoint is in order from the start of the file, so that no block is free.
+    table.close().unwrap();
+    let table = open();
     let put = |n: u32| table.put(&pair(n).0, &pair(n).1).unwrap();
-    (0..3000).for_each(put);
-    table.checkpoint().unwrap();
+    // Enough for ten of its frames, and not for all.
+    disk.limit_room(Some(disk.used_room() + (200 << 10)));
     (0..10).for_each(put);
-    let room = table.pager.checkpointer().reserve_checkpoint().unwrap();
-    (10..3000).for_each(put);
-    disk.limit_room(Some(disk.used_room() + (20 << 10)));
+    let guard = table.pager.checkpoint_lock().acquire().unwrap();
+    table.pager.checkpointer().reserve_checkpoint().unwrap();
+    (10..PAIRS).for_each(put);
     let frozen = {
         let _alone = table.gate.close().unwrap();
-        table.pager.checkpointer().freeze(&table.buckets.root(table.gate.totals(), String::new()).encode(), 0, room)
+        table.pager.checkpointer().freeze(&table.buckets.root(table.gate.totals(), String::new()).encode(), 0)
     };
     assert_full(&frozen.err().expect("more frames are dirty than there is room for"), "dirtied since");
-    assert!(disk.state().content(Path::new("/disk/t.spt-ckpt")).is_none(), "a journal is left");
     disk.limit_room(None);
-    put(5000);
+    drop(guard);
+    put(PAIRS);
     table.checkpoint().unwrap();
-    assert_eq!(content_of(&table, false).unwrap().len(), 3001);
+    assert_eq!(content_of(&table, false).unwrap().len(), PAIRS as usize + 1);
 }
 
 /// Growth leaves a checkpoint enough to give room back.
 #[test]
-fn a_table_of_blocks_on_a_full_disk_can_be_emptied_and_filled_again() {
+fn a_table_on_a_full_disk_can_be_emptied_and_filled_again() {
     for durability in DURABILITIES {
         for room in (4000..6000).step_by(235) {
             let when = format!("{durability:?}, {room} KiB");
             let disk = Simulated::new(State::default());
             let mut options = options(&disk, durability).cache_bytes(64 << 20);
-            (options.blocks, options.inline_checkpoints) = (true, true);
+            options.inline_checkpoints = true;
             disk.limit_room(Some(room << 10));
             let table = options.clone().open(PATH).unwrap();
             let mut kept = Vec::new();
@@ -445,14 +424,13 @@ fn open_without_room(
         disk.limit_room(Some(disk.used_room()));
         disk
     };
-    if left.content(Path::new(PATH)).is_none_or(<[u8]>::is_empty) {
+    let has_number = |header: &[u8]| header.get(16..24).is_some_and(|number| number != [0; 8]);
+    if left.content(Path::new(PATH)).is_none_or(|file| !file.chunks(4096).take(2).any(has_number)) {
         return Ok(0); // no table was created yet
     }
     // With a cache for the log's changes: this disk has no space for temporary files.
     let mut content = match workload.open_to_read_large(&disk()) {
         Ok(table) => Some(content_of(&table, true)?),
-        // Half of a checkpoint is in the file.
-        Err(e) if e.kind() == ErrorKind::Locked => None,
         Err(e) => return Err(format!("open to read: {e}")),
     };
     let disk = disk();
@@ -510,5 +488,5 @@ fn an_open_after_a_kill_needs_no_space_and_writes_continue_once_there_is_some() 
         })
         .unwrap();
     }
-    assert!(opens > 100 && refused > 1000, "{opens} opens, {refused} writes refused");
+    assert!(opens > 100 && refused > 500, "{opens} opens, {refused} writes refused");
 }

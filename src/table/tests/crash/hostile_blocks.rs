@@ -1,4 +1,4 @@
-//! Files of blocks whose checksums all match and whose contents contradict each other: an error or a fault, and no
+//! Files whose checksums all match and whose contents contradict each other: an error or a fault, and no
 //! header is ever written over.
 
 use super::workload::PATH;
@@ -20,7 +20,6 @@ const ENTRIES: usize = 64;
 
 fn options(state: State) -> TableOptions {
     let mut options = TableOptions::new().page_bytes(512).seed(1);
-    options.blocks = true;
     options.storage = Arc::new(Simulated::new(state));
     options.inline_checkpoints = true;
     options

@@ -15,7 +15,6 @@
 //! Every case has a number: `SPLITPOINT_SEED=17 cargo test crash` runs one alone.
 
 mod beside;
-mod blocks;
 mod compaction;
 mod damage;
 mod full;
@@ -23,7 +22,6 @@ mod hostile_blocks;
 mod planted;
 mod readers;
 mod spilled;
-mod stored;
 mod views;
 mod workload;
 
@@ -339,7 +337,7 @@ fn fail_once(
         if poisoned {
             done.poisoned += 1;
             disk.plan(None);
-            reopen_after_failure(&mut run, plan, depth, random, done).map_err(at)?;
+            reopen_after_failure(&mut run, depth, random, done).map_err(at)?;
         } else {
             done.undone += 1;
             if run.history.len() > commits {
@@ -377,13 +375,7 @@ fn fail_once(
 }
 
 /// After the handle is poisoned: the table opens again, and a power loss in the meantime leaves a permitted state too.
-fn reopen_after_failure(
-    run: &mut Run<'_>,
-    plan: Plan,
-    depth: Depth,
-    random: &mut Random,
-    done: &mut Done,
-) -> Result<(), String> {
+fn reopen_after_failure(run: &mut Run<'_>, depth: Depth, random: &mut Random, done: &mut Done) -> Result<(), String> {
     run.give_up();
     let (disk, workload) = (run.disk.clone(), run.workload);
     let mut promise = Promise::of(workload.durability);
@@ -398,12 +390,7 @@ fn reopen_after_failure(
     let durable = run.history.bounds(call, Crash::LoseUnsynced, promise).0;
     let left = run.history.after_crash(k, durable.min(k), shown - call);
     let calls = call as usize..disk.calls() as usize;
-    // A journal whose sync failed is removed, unless the disk fails every call. If the disk then works again, the table
-    // is opened, and power is lost during that open, the table is lost too (docs/testing.md, "What is not shown").
-    let unforgotten = plan.lasting && disk.tally().of(Fired::SyncFailed) > 0;
-    if !unforgotten {
-        crash_again(workload, &base, &disk.trace()[calls], depth, &left, random, done)?;
-    }
+    crash_again(workload, &base, &disk.trace()[calls], depth, &left, random, done)?;
     run.history.cut(k, disk.calls());
     Ok(())
 }
@@ -642,34 +629,6 @@ fn a_backup_in_which_any_call_fails_leaves_no_temporary_file() {
         assert!(left.iter().all(|name| name == Path::new(PATH)), "call {at}: {left:?}");
     }
     assert!(failed > 10, "{failed}");
-}
-
-#[test]
-fn a_journal_complete_in_the_cache_alone_is_synced_before_it_is_installed() {
-    let workload = Workload::new(0, 0);
-    let disk = Simulated::new(State::default());
-    let table = workload.open(&disk).unwrap();
-    table.put(b"key", b"value").unwrap();
-    table.close().unwrap();
-    // The process is killed just before it syncs the journal of the close.
-    let trace = disk.trace();
-    let named = trace.iter().rposition(|event| matches!(event, Event::SyncNames(_))).unwrap();
-    assert!(matches!(trace[named - 1], Event::Sync(_)), "the journal's sync comes before that of its name");
-    let mut killed = State::default();
-    trace[..named - 1].iter().enumerate().for_each(|(call, event)| killed.apply(call as u64, event));
-    let recovery = Simulated::new(killed.clone());
-    drop(workload.open(&recovery).unwrap());
-    // Power is lost in the middle of the recovery.
-    let mut random = Random::new(&[1]);
-    each_crash(&killed, &recovery.trace(), &mut random.clone(), |call, state| {
-        for _ in 0..10 {
-            let left = state.survivors(Crash::Mix, &mut random, &mut Tally::default());
-            let table = workload.open(&Simulated::new(left)).map_err(|e| e.to_string())?;
-            assert_eq!(table.verify().unwrap(), [], "call {call}");
-        }
-        Ok(())
-    })
-    .unwrap();
 }
 
 /// A table with a pair in the log, on a disk where the first header of the log's next segment was written, but the

@@ -5,7 +5,6 @@
 //!     a reader opens the table            it has what the writer has, if that is logged; else a state from its history
 //!     a reader reads all of it again      it has the same pairs, and its pages have no fault
 //!     a reader ends
-//! at last all end, the writer closes      and no undo file is left
 //! ```
 //!
 //! A reader's cache has 16 frames, so it reads most frames from the disk each time.
@@ -21,12 +20,6 @@ use crate::table::{Durability, Table};
 struct Seen {
     /// Reads by a reader whose checkpoint was no longer the last one.
     of_earlier: u64,
-    /// The most undo files at a time.
-    files_max: usize,
-}
-
-fn undo_files(disk: &Simulated) -> usize {
-    disk.state().names().filter(|path| path.to_string_lossy().contains("-undo/")).count()
 }
 
 fn read_beside(seed: u64, seen: &mut Seen) -> Result<(), String> {
@@ -40,7 +33,6 @@ fn read_beside(seed: u64, seen: &mut Seen) -> Result<(), String> {
     for number in 0..workload.ops.len() {
         let at = format!("op {number}, {:?}", workload.ops[number]);
         run.step(number).map_err(|e| format!("{at}: {e}"))?;
-        seen.files_max = seen.files_max.max(undo_files(&disk));
         if random.percent(20) && !readers.is_empty() {
             drop(readers.swap_remove(random.below(readers.len())));
         }
@@ -65,14 +57,7 @@ fn read_beside(seed: u64, seen: &mut Seen) -> Result<(), String> {
             }
         }
     }
-    readers.clear();
-    run.end_held().map_err(|e| format!("end: {e}"))?;
-    run.open().and_then(|table| table.checkpoint()).map_err(|e| format!("the last checkpoint: {e}"))?;
-    run.give_up();
-    match undo_files(&disk) {
-        0 => Ok(()),
-        left => Err(format!("{left} undo files are left")),
-    }
+    Ok(())
 }
 
 #[test]
@@ -81,5 +66,5 @@ fn a_reader_has_one_checkpoint_to_the_end_whatever_the_writer_does() {
     for seed in 0..60 {
         read_beside(seed, &mut seen).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     }
-    assert!(seen.of_earlier > 500 && seen.files_max > 3, "{} {}", seen.of_earlier, seen.files_max);
+    assert!(seen.of_earlier > 500, "{}", seen.of_earlier);
 }

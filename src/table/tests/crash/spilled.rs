@@ -1,4 +1,4 @@
-//! Spilled frames: a crash finds the last checkpoint, whatever was written to the file since.
+//! Dirty frames that leave the cache: a crash finds the last checkpoint, whatever was written to the file since.
 
 use super::workload::{Content, PATH};
 use super::{Crash, Fault, Plan, Simulated, State, Tally, content_of, each_crash};
@@ -135,24 +135,6 @@ fn crash_beside_checkpoint() -> Result<(), String> {
 }
 
 #[test]
-fn frames_spilled_just_before_the_shadow_file_is_emptied_are_not_lost() {
-    let disk = Simulated::new(disk_with(REOPENED));
-    let table = Arc::new(open(&disk));
-    change_to(&table, REOPENED..3000);
-    let other = Arc::downgrade(&table);
-    disk.before_emptying(move || {
-        let table = other.upgrade().unwrap();
-        // Few enough that no checkpoint is due; the reads evict their frames.
-        change_to(&table, 3000..3003);
-        (0..6000).for_each(|n| drop(table.get(&(n * 7 % 3000u32).to_be_bytes()).unwrap()));
-    });
-    let spilled = table.counters().frames_written;
-    assert!(spilled > 100, "{spilled} frames were spilled");
-    table.checkpoint().unwrap();
-    assert_eq!(changes_of(&content_of(&table, false).unwrap()), Some(3003));
-}
-
-#[test]
 fn a_crash_of_a_table_that_spills_leaves_a_checkpoint() {
     crash(200, &State::default(), 0).unwrap();
     crash_beside_checkpoint().unwrap();
@@ -166,31 +148,6 @@ fn a_crash_of_a_sized_table_before_its_first_sync_leaves_it_empty() {
 #[test]
 fn a_crash_of_a_table_that_was_opened_again_leaves_a_checkpoint() {
     crash(200, &disk_with(REOPENED), 0).unwrap();
-}
-
-#[test]
-fn a_shadow_file_that_cannot_be_written_gives_a_checkpoint_and_loses_no_pair() {
-    let start = disk_with(REOPENED);
-    let fault = |fault: Option<Plan>| {
-        let disk = Simulated::new(start.clone());
-        let table = open(&disk);
-        disk.plan(fault);
-        change_to(&table, REOPENED..2500);
-        let counters = table.counters();
-        assert!(counters.memory_bytes < 110 * 4096, "{counters:?}");
-        assert_eq!(table.verify().unwrap(), vec![]);
-        table.close().unwrap();
-        assert_eq!(changes_of(&content_of(&open(&disk), false).unwrap()), Some(2500));
-        (counters.checkpoints, disk.trace())
-    };
-    let (checkpoints, trace) = fault(None);
-    assert_eq!(checkpoints, 0);
-    // The calls that make the shadow file and write its first frames.
-    let made = trace.iter().position(|call| format!("{call:?}").contains(".tmp")).unwrap() as u64;
-    for call in made..made + 5 {
-        let (checkpoints, _) = fault(Some(Plan { fault: Fault::Short, at: call, lasting: false }));
-        assert!(checkpoints <= 1, "call {call}: {checkpoints} checkpoints");
-    }
 }
 
 #[test]
@@ -254,7 +211,7 @@ fn a_frame_that_cannot_be_spilled_ends_the_writes_and_loses_no_pair() {
     let mut changes = before.keys().map(|key| table.put(key, &[7; 100]));
     let error = changes.find_map(Result::err).expect("memory is limited, so a write needs the disk");
     assert_eq!(error.kind(), ErrorKind::Poisoned);
-    assert!(error.message().contains("write a frame of"), "{error}");
+    assert!(error.message().contains("write a block of"), "{error}");
     drop(changes);
     assert!(table.counters().memory_bytes < 75 * 4096, "{:?}", table.counters());
     let after: Content = table.scan().map(|pair| pair.map(|(key, value)| (key, value.into())).unwrap()).collect();

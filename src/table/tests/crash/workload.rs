@@ -70,8 +70,6 @@ pub(super) struct Workload {
     maps: bool,
     /// Operations may come while a backup prevents checkpoints.
     backups: bool,
-    /// Puts of large values write them to the file at once; otherwise the log has them.
-    stores: bool,
     pub ops: Vec<Op>,
 }
 
@@ -110,13 +108,13 @@ impl Workload {
         let large =
             [Op::Put(0, 20_000), Op::Put(1, 20_000), Op::Reopen, Op::Put(1, 50_000), Op::Put(2, 9000), Op::Sync];
         let cut = [Op::Remove(0), Op::Remove(1), Op::Compact, Op::Batch(0, 20_000), Op::Put(3, 6000), Op::Sync];
-        // A value that the log refers to is overwritten, and the next checkpoint writes its frames.
+        // A value is overwritten, and the next checkpoint writes its frames.
         let over = [Op::Put(4, 9000), Op::Batch(4, 42_000), Op::Reopen];
         // Two such records fill a segment. They replace the earlier value in place, so few frames are dirty: none may
         // be written.
         let segments = (0..4).flat_map(|i| [Op::Put(10, 44_000), Op::Put(11 + i, 30)]);
         let backup = [Op::BackupBegins].into_iter().chain(segments).chain([Op::Sync, Op::BackupEnds, Op::Reopen]);
-        // More than the cache holds is frozen, some of it already in the shadow file; its extents are changed, freed
+        // More than the cache holds is frozen, some of it already in blocks; its extents are changed, freed
         // and reused before the checkpoint copies them.
         let largest = if seed % 7 == 6 { 1 << 20 } else { 120_000 };
         let filled = (0..5).map(|key| Op::Put(key, across_a_limit(&mut random)));
@@ -126,8 +124,7 @@ impl Workload {
         let beside = filled.into_iter().chain(changed).chain([Op::CheckpointEnds, Op::Backup]);
         let start = random.below(len + 1);
         ops.splice(start..start, large.into_iter().chain(cut).chain(over).chain(backup).chain(beside));
-        let stores = (seed / 3).is_multiple_of(2);
-        Workload { seed, options, durability, maps: seed % 2 == 1, backups: true, stores, ops }
+        Workload { seed, options, durability, maps: seed % 2 == 1, backups: true, ops }
     }
 
     /// The operations of one of several concurrent writers, on keys of its own. `seed` chooses the page and segment
@@ -138,7 +135,6 @@ impl Workload {
         workload.durability =
             random.pick(&[Durability::Sync, Durability::Os, Durability::Sync, Durability::Os, Durability::None]);
         workload.maps = random.percent(75);
-        workload.stores = seed.is_multiple_of(2);
         // Tables that spill, or checkpoints when the log is full. Segments for one value each, or for a long record and
         // others.
         let (cache_bytes, log_bytes) = random.pick(&[(1, 800_000), (1, 1), (CACHE_BYTES, 1), (CACHE_BYTES, 800_000)]);
@@ -172,12 +168,6 @@ impl Workload {
     pub(super) fn continued(&self, seed: u64, len: usize) -> Workload {
         let other = Workload { ops: Workload::new(seed, len).ops, seed, ..self.clone() };
         if self.backups { other } else { other.without_backups() }
-    }
-
-    /// The workload with a file of blocks.
-    pub(super) fn in_blocks(mut self) -> Workload {
-        self.options.blocks = true;
-        self
     }
 
     /// For a log that has no slot for more than one segment.
@@ -239,9 +229,6 @@ impl Workload {
         disk.let_map(self.maps);
         let mut options = self.options.clone();
         options.storage = Arc::new(disk.clone());
-        if !self.stores {
-            options.stored_bytes_min = usize::MAX;
-        }
         change(&mut options);
         options
     }
@@ -597,8 +584,7 @@ impl<'w> Run<'w> {
     pub(super) fn step(&mut self, number: usize) -> Result<(), Error> {
         let op = self.workload.ops[number].clone();
         self.open()?;
-        let syncs_log = self.workload.durability != Durability::None
-            && self.table.as_ref().is_some_and(|table| !table.pager.values().has_replayed_references());
+        let syncs_log = self.workload.durability != Durability::None;
         // It would wait for the checkpoint that this thread holds back.
         if self.held.is_some() && op.makes_checkpoint() && !(matches!(op, Op::Sync) && syncs_log) {
             return Ok(());

@@ -1,17 +1,17 @@
 //! The bytes that a load writes, and the memory that it touches for the first time: `budget bytes LOAD`.
 //!
 //! ```text
-//! written  bytes given to write calls until the table is closed (`wchar` of /proc/self/io): zeros of the log, journal,
-//!          file
+//! written  bytes given to write calls until the table is closed (`wchar` of /proc/self/io): zeros of the log, blocks
+//!          of the file
 //! fresh    resident memory after the sync, less that before the load (`Rss` of /proc/self/smaps_rollup): frames, and
-//!          pages of the log and of values in the file, which are stored through mappings and so are not in `written`
+//!          pages of the log, which are stored through mappings and so are not in `written`
 //! log      bytes of the log up to the end of its last record
 //! ```
 //!
-//! Each is printed in hundredths of the payload. `written` + `fresh` has the bytes that go to log, frames, journal and
-//! file. Bytes that a thread prepares after the log's end do not count: up to 8 MiB, whatever the load. A load is 96
-//! MB: its log is too short to need a checkpoint, and the program fails if one was made. So the counts are the same in
-//! each run, to 1 %; without a log a thread populates frames in advance, and `fresh` differs by 3 %.
+//! Each is printed in hundredths of the payload. `written` + `fresh` has the bytes that go to log, frames and file.
+//! Bytes that a thread prepares after the log's end do not count: up to 8 MiB, whatever the load. A load is 96 MB: its
+//! log is too short to need a checkpoint, and the program fails if one was made. So the counts are the same in each
+//! run, to 1 %; without a log a thread populates frames in advance, and `fresh` differs by 3 %.
 //!
 //! Why `Rss`: one fault maps several pages of a file, so faults would count too few bytes. The kernel's other counters
 //! of resident memory are inexact on machines of many processors; this one walks the page tables. Nothing large is

@@ -1,4 +1,4 @@
-//! The two headers of a file of blocks: which one an open takes.
+//! The two headers of a file: which one an open takes.
 //!
 //! ```text
 //! bytes 0, 4096   a header each: the same one, or the last one and the one before
@@ -9,17 +9,17 @@
 //! being made has a header with number 0, which names no checkpoint. The places do not depend on the size of a block:
 //! the bytes elsewhere may be a user's. Format: `blocks/mod.rs`.
 
-use super::header::{HEADER_BYTES, Header, MAGIC, ROOT_BYTES, ROOT_START, TABLE_ID, header_sum, version_error};
-use crate::error::{Error, Result};
+use super::create::not_a_table;
+use super::header::{
+    DICTIONARY, FORMAT_VERSION, HEADER_BYTES, Header, MAGIC, ROOT_BYTES, ROOT_START, TABLE_ID, header_sum,
+    version_error,
+};
+use crate::error::{Error, ErrorKind, Result, quote};
 use crate::io::File;
 use crate::little_endian::{u32_at, u64_at};
 use crate::pager::pool::{FRAME_BYTES_MAX, FRAME_BYTES_MIN};
 use std::path::Path;
 
-/// Format version of files of blocks. On disk.
-pub(crate) const BLOCKS_VERSION: u32 = 2;
-/// Whether this build reads such files; to others they have a version of the future.
-pub(crate) const READS_BLOCKS: bool = cfg!(any(test, feature = "blocks"));
 /// The first blocks, which have the headers whatever their size.
 pub(crate) const HEADER_BLOCKS: u32 = 2;
 
@@ -58,7 +58,7 @@ const ROOM: usize = MAP + 8;
 
 /// The header of a checkpoint.
 #[derive(Clone, Debug)]
-pub(crate) struct BlockHeader {
+pub(crate) struct CheckpointHeader {
     pub table: Header,
     /// A random number that identifies this checkpoint, and that of the one before.
     pub id: u64,
@@ -74,22 +74,20 @@ pub(crate) struct BlockHeader {
 
 /// What the headers of a file say.
 pub(in crate::pager) enum Headers {
-    /// Not a file of blocks.
-    Other,
     /// The first checkpoint is not complete.
     Unmade,
     /// The last checkpoint, and whether both headers are its: then its own one was synced.
-    Last(Box<BlockHeader>, bool),
+    Last(Box<CheckpointHeader>, bool),
 }
 
-impl BlockHeader {
-    fn parse(bytes: &[u8]) -> std::result::Result<BlockHeader, String> {
+impl CheckpointHeader {
+    fn parse(bytes: &[u8]) -> std::result::Result<CheckpointHeader, String> {
         let table = Header::parse_fields(bytes)?;
         let reserved = [ROOM + 8..ROOT_START, ROOT_START + ROOT_BYTES..HEADER_BYTES - 4];
         if reserved.into_iter().any(|range| bytes[range].iter().any(|&b| b != 0)) {
             return Err("reserved bytes are not zero".into());
         }
-        let header = BlockHeader {
+        let header = CheckpointHeader {
             table,
             id: u64_at(bytes, ID),
             parent: u64_at(bytes, PARENT),
@@ -107,12 +105,12 @@ impl BlockHeader {
     }
 
     /// The newest whole header of a file that may be damaged, and whether it is known to be the last one.
-    pub(crate) fn newest_whole(file: &dyn File) -> Option<(BlockHeader, bool)> {
-        let is_of_blocks = |bytes: &[u8]| bytes[..8] == MAGIC && u32_at(bytes, 8) == BLOCKS_VERSION && is_whole(bytes);
+    pub(crate) fn newest_whole(file: &dyn File) -> Option<(CheckpointHeader, bool)> {
+        let is_of_blocks = |bytes: &[u8]| bytes[..8] == MAGIC && u32_at(bytes, 8) == FORMAT_VERSION && is_whole(bytes);
         let slots = [0, 1].map(|slot| {
             let mut bytes = vec![0; HEADER_BYTES];
             let read = file.read_at(&mut bytes, slot * HEADER_BYTES as u64);
-            (slot, Some(bytes).filter(|bytes| READS_BLOCKS && read.is_ok() && is_of_blocks(bytes)))
+            (slot, Some(bytes).filter(|bytes| read.is_ok() && is_of_blocks(bytes)))
         });
         let both = slots.iter().all(|(_, bytes)| bytes.is_some());
         let headers = slots.iter().filter_map(|(slot, bytes)| Some((slot, Self::parse(bytes.as_ref()?).ok()?)));
@@ -124,8 +122,6 @@ impl BlockHeader {
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = self.table.encode(&self.root);
-        bytes.truncate(HEADER_BYTES);
-        bytes[8..12].copy_from_slice(&BLOCKS_VERSION.to_le_bytes());
         bytes[LENGTH..LENGTH + 4].copy_from_slice(&self.length.to_le_bytes());
         bytes[ID..ID + 8].copy_from_slice(&self.id.to_le_bytes());
         bytes[PARENT..PARENT + 8].copy_from_slice(&self.parent.to_le_bytes());
@@ -146,7 +142,7 @@ impl BlockHeader {
 pub(in crate::pager) fn unmade_header(frame_bytes: usize) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_BYTES];
     bytes[..8].copy_from_slice(&MAGIC);
-    bytes[8..12].copy_from_slice(&BLOCKS_VERSION.to_le_bytes());
+    bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
     bytes[12..16].copy_from_slice(&(frame_bytes as u32).to_le_bytes());
     set_sum(&mut bytes);
     bytes
@@ -165,7 +161,7 @@ fn is_part_of_unmade(bytes: &[u8]) -> bool {
 }
 
 fn is_whole(bytes: &[u8]) -> bool {
-    bytes.len() == HEADER_BYTES && header_sum(bytes) == u32_at(bytes, HEADER_BYTES - 4)
+    header_sum(bytes) == u32_at(bytes, HEADER_BYTES - 4)
 }
 
 fn set_sum(bytes: &mut [u8]) {
@@ -177,42 +173,57 @@ impl Headers {
     /// Reads the headers of `file`, at `path`.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`](crate::ErrorKind) if it is a file of blocks, and neither header is whole.
+    /// [`ErrorKind::NotATable`](crate::ErrorKind), [`ErrorKind::Version`](crate::ErrorKind), and
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind) if neither header is whole.
     pub(in crate::pager) fn read(path: &Path, file: &dyn File) -> Result<Headers> {
-        if !READS_BLOCKS {
-            return Ok(Headers::Other);
-        }
-        let shown = path.display();
-        let fail = |e| Error::io(path, "read the header of", e);
-        let file_bytes = file.len().map_err(fail)?;
-        let mut last: Option<BlockHeader> = None;
-        let (mut damage, mut unmade, mut is_copied) = (None, false, false);
-        for start in [0, HEADER_BYTES as u64] {
-            let mut bytes = vec![0; HEADER_BYTES.min(file_bytes.saturating_sub(start) as usize)];
-            file.read_at(&mut bytes, start).map_err(fail)?;
-            let is_first = start == 0;
-            if is_first && bytes.len() as u64 == file_bytes && file_bytes > 0 {
-                unmade = is_part_of_unmade(&bytes);
+        // A writer may write a header and change the file's length meanwhile. What is wrong for that reason is right
+        // the next time, or different.
+        let mut before = None;
+        loop {
+            let seen = Seen::read(file).map_err(|e| Error::io(path, "read the header of", e))?;
+            let headers = Self::of(path, &seen);
+            if headers.is_ok() || before.as_ref() == Some(&seen) {
+                return headers;
             }
+            before = Some(seen);
+        }
+    }
+
+    fn of(path: &Path, seen: &Seen) -> Result<Headers> {
+        let (shown, file_bytes) = (path.display(), seen.file_bytes);
+        let mut last: Option<CheckpointHeader> = None;
+        let (mut damage, mut is_copied) = (None, false);
+        let mut unmade = seen.headers[1].is_empty() && is_part_of_unmade(&seen.headers[0]);
+        for (bytes, is_first) in seen.headers.iter().zip([true, false]) {
             if bytes.len() < 12 || bytes[..8] != MAGIC {
+                if is_first {
+                    damage = Some(other_file(path, file_bytes, bytes));
+                }
                 continue;
             }
-            match u32_at(&bytes, 8) {
-                BLOCKS_VERSION => {}
-                1 if is_first => return Ok(Headers::Other),
-                version if is_first => damage = Some(version_error(&shown, version)),
-                _ => continue,
+            match u32_at(bytes, 8) {
+                FORMAT_VERSION => {}
+                version => {
+                    if is_first {
+                        damage = Some(version_error(&shown, version));
+                    }
+                    continue;
+                }
             }
             let corrupt = |what: String| Error::corrupt_table(format!("{shown}: header: {what}"));
-            if !is_whole(&bytes) {
+            if bytes.len() < HEADER_BYTES {
+                damage.get_or_insert_with(|| corrupt(format!("cut to {file_bytes} bytes")));
+                continue;
+            }
+            if !is_whole(bytes) {
                 damage.get_or_insert_with(|| corrupt("checksum mismatch".into()));
                 continue;
             }
-            if u64_at(&bytes, 16) == 0 {
+            if u64_at(bytes, 16) == 0 {
                 unmade |= is_first;
                 continue;
             }
-            match BlockHeader::parse(&bytes) {
+            match CheckpointHeader::parse(bytes) {
                 Ok(header) => {
                     is_copied = last.as_ref().is_some_and(|last| last.id == header.id);
                     if last.as_ref().is_none_or(|last| last.table.sequence < header.table.sequence) {
@@ -232,7 +243,37 @@ impl Headers {
             }
             (None, _) if unmade => Ok(Headers::Unmade),
             (None, Some(e)) => Err(e),
-            (None, None) => Ok(Headers::Other),
+            (None, None) => Err(Error::corrupt_table(format!("{shown}: it has no header"))),
         }
     }
+}
+
+/// The bytes of the two headers, as far as the file has them, and its length afterwards.
+#[derive(PartialEq, Eq)]
+struct Seen {
+    headers: [Vec<u8>; 2],
+    file_bytes: u64,
+}
+
+impl Seen {
+    fn read(file: &dyn File) -> std::io::Result<Seen> {
+        let mut headers = [Vec::new(), Vec::new()];
+        for (bytes, start) in headers.iter_mut().zip([0, HEADER_BYTES as u64]) {
+            bytes.resize(HEADER_BYTES.min(file.len()?.saturating_sub(start) as usize), 0);
+            file.read_at(bytes, start)?;
+        }
+        Ok(Seen { headers, file_bytes: file.len()? })
+    }
+}
+
+/// The error for a file that begins with other bytes than a table.
+fn other_file(path: &Path, file_bytes: u64, bytes: &[u8]) -> Error {
+    if bytes.starts_with(DICTIONARY) {
+        let what = format!("{}: a dictionary, not a table, of Splitpoint", path.display());
+        return Error::new(ErrorKind::NotATable, what).with_hint("Open it as a dictionary; thawed it becomes a table.");
+    }
+    if bytes.len() < 12 {
+        return not_a_table(path, &format!("it has {file_bytes} bytes"));
+    }
+    not_a_table(path, &format!("it starts with {}", quote(&bytes[..8])))
 }
