@@ -269,6 +269,11 @@ impl Pager {
         self.frames.blocks.as_ref().map_or(Ok(Vec::new()), |blocks| blocks.frames_at_end(&self.frames.file))
     }
 
+    /// Whether the file gets much shorter if at most `most` frames move, those of [`frames_at_end`](Self::frames_at_end).
+    pub(crate) fn is_soon_shorter(&self, most: u64) -> bool {
+        self.frames.blocks.as_ref().is_some_and(|blocks| blocks.is_soon_shorter(most))
+    }
+
     /// Cuts free blocks off the end of the file. The caller keeps checkpoints out.
     pub(crate) fn shorten_file(&self) -> Result<()> {
         self.frames.blocks.as_ref().map_or(Ok(()), |blocks| blocks.shorten(&self.frames.file, true))

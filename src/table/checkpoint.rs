@@ -113,9 +113,40 @@ impl Table {
             if let Some(log) = self.pager.log() {
                 log.begin_closing();
             }
+            let most = self.moved_most();
+            if self.pager.is_soon_shorter(most) {
+                self.move_with_dirty_frames()?;
+            }
             self.checkpoint()?;
+            if self.pager.is_soon_shorter(most) {
+                self.change_frames(&self.frames_at_end()?)?;
+                match self.checkpoint() {
+                    // Everything is in the checkpoint before.
+                    Err(e) if e.kind() == ErrorKind::DiskFull => {}
+                    moved => moved?,
+                }
+            }
         }
         self.pager.log().map_or(Ok(()), |log| log.close())
+    }
+
+    /// How many frames a close moves at most to shorten the file: as many as it has to write anyway, or 256 MiB.
+    fn moved_most(&self) -> u64 {
+        const MOVED_BYTES: u64 = 256 << 20;
+        self.pager.pool().dirty_count().max(MOVED_BYTES / self.pager.frame_bytes() as u64)
+    }
+
+    /// Lets the next checkpoint write the frames at the end of the file too, unless the dirty ones elsewhere are too
+    /// many for the free blocks that remain: then what it frees is filled by another checkpoint.
+    fn move_with_dirty_frames(&self) -> Result<()> {
+        const PART: u64 = 16;
+        let pool = self.pager.pool();
+        let frames = self.frames_at_end()?;
+        let dirty_there = frames.iter().filter(|&&frame| pool.is_dirty(frame)).count() as u64;
+        if pool.dirty_count() - dirty_there <= u64::from(self.pager.frame_count()) / PART {
+            self.change_frames(&frames)?;
+        }
+        Ok(())
     }
 
     /// Writes all changes to the file as a checkpoint. Afterwards an open has no log to replay, and other processes

@@ -20,7 +20,7 @@ use crate::buckets::compact::{Movable, What};
 use crate::error::ErrorKind;
 use crate::error::Result;
 use crate::fault::stopped;
-use crate::pager::pool::lock_without_values;
+use crate::pager::pool::{FrameNo, lock_without_values};
 use crate::pager::{Destination, FRAME_UNITS, ZONE_FRAMES};
 use std::cmp::Reverse;
 use std::ops::{ControlFlow, Range};
@@ -107,23 +107,32 @@ impl Table {
     fn move_blocks(&self) -> Result<()> {
         const ROUNDS_MAX: u32 = 4;
         for _ in 0..ROUNDS_MAX {
-            let frames = {
-                let _no_checkpoint = self.pager.checkpoint_lock().acquire()?;
-                self.pager.frames_at_end()?
-            };
+            let frames = self.frames_at_end()?;
             if frames.is_empty() {
                 break;
             }
-            for frame in frames {
-                let inside = self.enter()?;
-                drop(self.pager.write(frame)?);
-                drop(inside);
-                self.checkpoint_if_due();
-            }
+            self.change_frames(&frames)?;
             self.checkpoint()?;
         }
         let _no_checkpoint = self.pager.checkpoint_lock().acquire()?;
         self.pager.shorten_file()
+    }
+
+    /// The frames in blocks at the end of the file that keep it longer than it needs to be.
+    pub(super) fn frames_at_end(&self) -> Result<Vec<FrameNo>> {
+        let _no_checkpoint = self.pager.checkpoint_lock().acquire()?;
+        self.pager.frames_at_end()
+    }
+
+    /// Makes the next checkpoint write these frames.
+    pub(super) fn change_frames(&self, frames: &[FrameNo]) -> Result<()> {
+        for &frame in frames {
+            let inside = self.enter()?;
+            drop(self.pager.write(frame)?);
+            drop(inside);
+            self.checkpoint_if_due();
+        }
+        Ok(())
     }
 
     /// Merges buckets until the load is that of a full table.

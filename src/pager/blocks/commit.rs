@@ -192,6 +192,11 @@ impl Commit<'_> {
         for &block in &self.dead {
             self.used.remove(block);
         }
+        // Only regions that have something else have bitmaps.
+        let end = self.used.end_of_content(block_bytes);
+        while self.used.end() > end {
+            self.used.remove(self.used.end() - 1);
+        }
         // The tree has as many nodes as the regions need that its nodes are in.
         let mut blocks = Vec::new();
         let regions = loop {

@@ -246,6 +246,13 @@ impl Blocks {
         Ok(frames)
     }
 
+    /// Whether moving the frames of [`frames_at_end`](Self::frames_at_end), at most `most`, is worthwhile. O(blocks / 64),
+    /// and no part of the map is read.
+    pub(in crate::pager) fn is_soon_shorter(&self, most: u64) -> bool {
+        let used = self.last().used.len();
+        self.room().is_soon_shorter(used, most)
+    }
+
     /// Fills `bytes` with the last written content of a frame, through `mapped` if that is given and can read it;
     /// returns false if it was never written.
     pub(in crate::pager) fn load(

@@ -94,8 +94,32 @@ impl BlockSet {
 
     /// One more than the highest block; 0 if there is none.
     pub(super) fn end(&self) -> u32 {
-        let last = self.words.iter().rposition(|&word| word != 0);
+        self.end_below(64 * self.words.len() as u32)
+    }
+
+    /// One more than the highest block below `limit`; 0 if there is none.
+    fn end_below(&self, limit: u32) -> u32 {
+        let (word, bit) = (limit as usize / 64, limit % 64);
+        let partly = self.words.get(word).map_or(0, |bits| bits & !(u64::MAX << bit));
+        if partly != 0 {
+            return 64 * word as u32 + 64 - partly.leading_zeros();
+        }
+        let last = self.words[..word.min(self.words.len())].iter().rposition(|&word| word != 0);
         last.map_or(0, |word| 64 * word as u32 + 64 - self.words[word].leading_zeros())
+    }
+
+    /// [`end`](Self::end) without the homes of regions that have nothing else.
+    pub(super) fn end_of_content(&self, block_bytes: usize) -> u32 {
+        let mut end = self.end();
+        while let Some(last) = end.checked_sub(1) {
+            let [first, second] = homes(last / region_blocks(block_bytes), block_bytes);
+            // Region 0 has the headers, too.
+            if ![first, second].contains(&last) || first == HEADER_BLOCKS {
+                break;
+            }
+            end = self.end_below(first);
+        }
+        end
     }
 
     /// The first block from `from` on that is not in the set.
@@ -111,6 +135,13 @@ impl BlockSet {
 
     pub(super) fn len(&self) -> u32 {
         self.words.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// The number of blocks from `first` on.
+    fn len_from(&self, first: u32) -> u32 {
+        let mut words = self.words.iter().skip(first as usize / 64);
+        let partly = words.next().map_or(0, |word| (word >> (first % 64)).count_ones());
+        partly + words.map(|word| word.count_ones()).sum::<u32>()
     }
 
     /// The bytes of a bitmap of the blocks from `first` on.
@@ -345,7 +376,17 @@ impl Room {
 
     /// The blocks that the file must keep.
     pub(super) fn end_taken(&self) -> u32 {
-        self.taken.end()
+        self.taken.end_of_content(self.block_bytes)
+    }
+
+    /// Whether moving at most `most` blocks makes the file shorter by more than a sixteenth of its `used` blocks, and by
+    /// [`STEP_BYTES`] at least. Not while blocks wait for readers: what moved would wait, too.
+    pub(super) fn is_soon_shorter(&self, used: u32, most: u64) -> bool {
+        let min = (used / 16).max((STEP_BYTES / self.block_bytes as u64) as u32);
+        self.waiting.is_empty()
+            && self.floor == 0
+            && self.end_taken() > used.saturating_add(min)
+            && u64::from(self.taken.len_from(used)) <= most
     }
 
     /// The number of blocks to cut the file to: `all` free ones at its end, or, if these are more than a sixteenth of
@@ -358,6 +399,11 @@ impl Room {
 
     /// Called when the file was cut to `end` blocks.
     pub(super) fn cut_to(&mut self, end: u32) {
+        for region in end.div_ceil(region_blocks(self.block_bytes))..=self.end / region_blocks(self.block_bytes) {
+            for home in homes(region, self.block_bytes) {
+                self.taken.remove(home);
+            }
+        }
         self.end = end;
         self.on_disk = end;
         self.next = self.next.min(end);
@@ -393,6 +439,10 @@ mod tests {
                 assert_eq!(Some(set.first_absent(from)), expected, "round {round}, from {from}");
                 assert_eq!(set.contains(from), model.contains(&from));
                 assert_eq!(set.end(), model.last().map_or(0, |last| last + 1));
+                if round % 100 == 0 {
+                    assert_eq!(set.len_from(from), model.range(from..).count() as u32);
+                    assert_eq!(set.end_below(from), model.range(..from).next_back().map_or(0, |last| last + 1));
+                }
             }
             assert_eq!(set.len(), model.len() as u32);
             let mut read = BlockSet::default();

@@ -35,7 +35,7 @@ impl Pool {
     }
 
     /// Whether a frame has changed since the last checkpoint.
-    pub(in crate::pager) fn is_dirty(&self, frame: FrameNo) -> bool {
+    pub(crate) fn is_dirty(&self, frame: FrameNo) -> bool {
         self.state(frame).load(Relaxed).is_dirty()
     }
 

@@ -216,3 +216,30 @@ fn units_that_belong_to_nothing_are_a_fault_that_compaction_is_not_said_to_mend(
     table.compact().unwrap();
     assert_eq!(faults().len(), 1);
 }
+
+#[test]
+fn a_close_makes_a_file_short_that_checkpoints_have_alternated_in() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = TableOptions::new().seed(1);
+    let mut shortened = 0;
+    // The last checkpoint before the close is in the other half of the file each time; the close finds all frames dirty,
+    // about half of them, or few.
+    for (rounds, changed) in (2..6u8).flat_map(|rounds| [20_000, 500, 20].map(|changed| (rounds, changed))) {
+        let path = directory.path().join(format!("{rounds} {changed}.spt"));
+        let table = options.clone().open(&path).unwrap();
+        for round in 0..rounds {
+            (0..20_000u32).for_each(|i| table.put(&i.to_le_bytes(), &[round; 100]).unwrap());
+            table.checkpoint().unwrap();
+        }
+        (0..changed).for_each(|i: u32| table.put(&i.to_le_bytes(), &[9; 100]).unwrap());
+        let (fresh, before) = (fresh_bytes(&table, &options), file_bytes(&path));
+        table.close().unwrap();
+        let after = file_bytes(&path);
+        assert!(after < fresh + fresh / 8, "{rounds}, {changed}: {fresh} bytes fresh, {before}, closed {after}");
+        shortened += u32::from(after + fresh / 2 < before);
+        let table = options.clone().open(&path).unwrap();
+        assert_eq!(table.verify().unwrap(), []);
+        assert_eq!(table.len(), 20_000);
+    }
+    assert!(shortened > 3, "{shortened}");
+}
