@@ -115,11 +115,12 @@ impl Table {
             }
             let most = self.moved_most();
             if self.pager.is_soon_shorter(most) {
-                self.move_with_dirty_frames()?;
+                // Frames that cannot be read stay where they are.
+                let _ = self.move_with_dirty_frames();
             }
             self.checkpoint()?;
-            if self.pager.is_soon_shorter(most) {
-                self.change_frames(&self.frames_at_end()?)?;
+            let changes = |frames: Vec<_>| self.change_frames(&frames);
+            if self.pager.is_soon_shorter(most) && self.frames_at_end().and_then(changes).is_ok() {
                 match self.checkpoint() {
                     // Everything is in the checkpoint before.
                     Err(e) if e.kind() == ErrorKind::DiskFull => {}

@@ -1,5 +1,6 @@
 //! Compaction: the file's size afterwards, compared with that of a table into which the same pairs are loaded.
 
+use crate::error::ErrorKind;
 use crate::io::{Disk, Mode, Storage};
 use crate::random::Random;
 use crate::table::{Table, TableOptions};
@@ -242,4 +243,31 @@ fn a_close_makes_a_file_short_that_checkpoints_have_alternated_in() {
         assert_eq!(table.len(), 20_000);
     }
     assert!(shortened > 3, "{shortened}");
+}
+
+#[test]
+fn a_close_succeeds_if_a_frame_that_it_would_move_cannot_be_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let [path, left] = ["t.spt", "left.spt"].map(|name| directory.path().join(name));
+    let options = TableOptions::new().seed(1);
+    let table = options.clone().open(&path).unwrap();
+    let put_all = |round| (0..20_000u32).for_each(|i| table.put(&i.to_le_bytes(), &[round; 100]).unwrap());
+    let needle = *b"a value that is in one place of the second half of the file";
+    for round in 0..2 {
+        put_all(round);
+        table.put(b"needle", &needle).unwrap();
+        table.checkpoint().unwrap();
+    }
+    // As a killed process leaves it: twice as long as it needs to be.
+    let mut file = std::fs::read(&path).unwrap();
+    let at = file.windows(needle.len()).rposition(|bytes| bytes == needle).unwrap();
+    assert!(at > file.len() / 2, "{at} of {}", file.len());
+    file[at] ^= 1;
+    std::fs::write(&left, file).unwrap();
+    let table = options.clone().open(&left).unwrap();
+    table.put(b"other", b"value").unwrap();
+    table.close().unwrap();
+    let table = options.open(&left).unwrap();
+    let is_there = table.get(b"other").map_or_else(|e| e.kind() == ErrorKind::Corrupt, |found| found.is_some());
+    assert!(is_there && table.get(b"needle").unwrap_err().kind() == ErrorKind::Corrupt);
 }
