@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Bit by bit, from the polynomial.
+    /// Computes the checksum bit by bit, from the polynomial.
     fn by_definition(before: u32, bytes: &[u8]) -> u32 {
         const POLYNOMIAL_REFLECTED: u32 = 0x82F6_3B78;
         let step = |sum: u32| if sum & 1 == 1 { sum >> 1 ^ POLYNOMIAL_REFLECTED } else { sum >> 1 };

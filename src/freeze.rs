@@ -149,7 +149,7 @@ mod tests {
             let other = Table::in_memory().unwrap();
             other.typed::<str, str>().unwrap();
             assert_eq!(dictionary.thaw(&other).unwrap_err().kind(), crate::ErrorKind::WrongTypes);
-            // Its pairs are of no known types.
+            // The types of its pairs are unknown.
             let bytes = Table::in_memory().unwrap();
             bytes.put(b"k", b"v").unwrap();
             dictionary.thaw(&bytes).unwrap();

@@ -24,7 +24,7 @@ impl Log for Kept {
     fn flush(&self) {}
 }
 
-/// The events since the last call.
+/// Returns the events since the last call.
 fn events() -> Vec<(Level, String)> {
     std::mem::take(&mut *KEPT.0.lock().unwrap())
 }

@@ -1,7 +1,7 @@
-//! Compiles the adapters of peers and links their libraries, where the feature `peers` asks for it; else does nothing.
+//! Compiles the adapters of peers and links their libraries, if the feature `peers` asks for it; else does nothing.
 //!
-//! `peers/libraries.txt` has a source a line, and the libraries it links. What Debian calls their packages:
-//! `peers/packages.txt`.
+//! `peers/libraries.txt` has one source per line, with the libraries it links; `peers/packages.txt` has their Debian
+//! packages.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -19,7 +19,7 @@ fn peers() {
         let names = lines().filter_map(|line| line.split_whitespace().next());
         names.filter(|name| name.ends_with(extension)).map(|name| format!("{FOLDER}/{name}")).collect()
     };
-    // The rest of a peer's code is as its package has it; these few lines are made alike, whatever the Rust profile.
+    // The rest of a peer is compiled as in its package; these few lines are compiled alike in every Rust profile.
     let mut c = cc::Build::new();
     c.files(sources(".c")).std("gnu11").opt_level(2).warnings(false).compile("peers_c");
     let mut cc = cc::Build::new();

@@ -23,7 +23,7 @@ def table(request: pytest.FixtureRequest, path: str) -> Iterator[splitpoint.Tabl
 
 @pytest.fixture(scope="session", autouse=True)
 def interrupts() -> None:
-    """Ctrl-C as in a terminal: a shell starts what it runs in the background with SIGINT ignored."""
+    """Restores Ctrl-C as in a terminal: a shell starts background jobs with SIGINT ignored."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

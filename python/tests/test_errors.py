@@ -46,7 +46,7 @@ def test_a_missing_file_and_directory(tmp_path):
 
 
 def test_an_exception_survives_the_end_of_the_table_that_raised_it(path):
-    # The table is a temporary value: it ends while the exception is on its way.
+    # The table is a temporary value: it is dropped while the exception propagates.
     with pytest.raises(KeyError):
         splitpoint.open(path)["absent"]
     with pytest.raises(TypeError):

@@ -188,7 +188,7 @@ def test_firstkey_and_nextkey_walk_and_delete(table):
 
 
 def test_firstkey_and_nextkey_with_equal_hashes():
-    # sdbm's function has 32 bits, of which these keys share all.
+    # sdbm's function has 32 bits; these keys share all of them.
     with splitpoint.memory(hash="sdbm") as table:
         a, b = b"\x00", b"\x00\x00"
         table.update({a: b"", b: b"", b"other": b""})
@@ -334,7 +334,7 @@ def test_the_first_pair_is_found_without_passing_emptied_buckets(path):
             assert table.popitem() == (key, b"")
         with pytest.raises(KeyError):
             table.popitem()
-        # One pass has some 1,000 frames; passes from the beginning would have 1,000 each.
+        # One pass reads some 1,000 frames; passes that begin anew would read 1,000 each.
         assert table.counters().frames_read - before < 5000
 
 

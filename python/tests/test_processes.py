@@ -35,7 +35,7 @@ def in_child(work) -> str:
 
 
 def test_tables_where_address_space_is_limited(path):
-    """A table takes a few MiB of it besides the log."""
+    """A table takes a few MiB of it in addition to the log."""
     with splitpoint.open(path) as table:
         table.update((str(i), "value") for i in range(1000))
     work = """
@@ -253,7 +253,7 @@ def test_ctrl_c_ends_update_many_and_get_many(table):
 
 
 def is_refused_during(work, open_, name):
-    """Returns whether the call ``name`` of what ``open_`` opens failed in a signal handler that ran during ``work``."""
+    """Opens by ``open_``; returns whether the call ``name`` failed in a signal handler that ran during ``work``."""
     refused = []
 
     def handler(*_):
@@ -310,7 +310,7 @@ def test_an_iterable_of_keys_may_not_close_what_looks_them_up(tmp_path, path):
     words = splitpoint.Dictionary.build({"a": "1"}, tmp_path / "words.spd")
 
     class Last:
-        """An object whose end closes a handle."""
+        """An object that closes a handle when it is freed."""
 
         def __init__(self, close):
             self.close = close
@@ -409,7 +409,7 @@ def test_ten_thousand_opens_and_closes_leak_nothing(tmp_path):
         with splitpoint.Dictionary(words) as dictionary:
             assert dictionary.get_many([b"a"]) == [b"1"]
         if i % 3 == 0:
-            splitpoint.Dictionary(words)  # closed by its end
+            splitpoint.Dictionary(words)  # closed when freed
             splitpoint.memory(page_bytes=512)[b"a"] = b"1"
 
     for i in range(1000):

@@ -10,7 +10,7 @@ import splitpoint
 
 
 def run(*works):
-    """Runs each in a thread of its own, and raises what one of them raised."""
+    """Runs each in a thread of its own; raises what one of them raised."""
     errors = []
 
     def guarded(work):

@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(knuth(b"\xff\x80 ~\0"), 0xaa3a_b74f);
     }
 
-    /// The linear functions as a sum over positions.
+    /// Compares the linear functions with a sum over positions.
     #[test]
     fn linear_functions_equal_their_closed_form() {
         for key in keys() {
@@ -134,7 +134,7 @@ mod tests {
         }
     }
 
-    /// A recursion from the last byte, with signed integers.
+    /// Compares it with a recursion from the last byte, with signed integers.
     #[test]
     fn dynahash_equals_its_recursive_form() {
         fn recursive(key: &[u8]) -> i128 {
@@ -147,7 +147,7 @@ mod tests {
         }
     }
 
-    /// Bit by bit: byte i is at bit 8 * (i mod 4), and the xor of bits is their sum modulo 2.
+    /// Compares it bit by bit: byte i is at bit 8 * (i mod 4), and the xor of bits is their sum modulo 2.
     #[test]
     fn knuth_equals_its_bitwise_form() {
         for key in keys() {
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(knuth(b"a"), knuth(b"a\0\0"));
     }
 
-    /// Torek's version, which starts at 0, against Bernstein's, which starts at 5381.
+    /// Compares Torek's version, which starts at 0, with Bernstein's, which starts at 5381.
     #[test]
     fn djb2_differs_from_toreks_by_5381_times_a_power_of_33() {
         for key in keys() {
@@ -192,7 +192,7 @@ mod tests {
         (sum + power * start % modulus) % modulus
     }
 
-    /// Keys of 0 to 39 bytes, with bytes of all values.
+    /// Returns keys of 0 to 39 bytes, with bytes of all values.
     fn keys() -> impl Iterator<Item = Vec<u8>> {
         (0..40u32).flat_map(|len| (0..8u32).map(move |k| (0..len).map(|i| (i * 97 + k * 53 + len) as u8).collect()))
     }

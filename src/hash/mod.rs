@@ -568,7 +568,7 @@ mod tests {
         assert_eq!(named.check_value(), HashFunction::new(HashKind::Xxh3, 3).check_value());
     }
 
-    /// Stored in tables: a change makes every existing table of that kind unreadable.
+    /// These are stored in tables: a change makes every existing table of that kind unreadable.
     #[test]
     fn check_values_are_the_ones_in_existing_files() {
         let expected = [
@@ -623,7 +623,7 @@ mod tests {
         digest
     }
 
-    /// Keys of lengths around every change of algorithm, with bytes of all values.
+    /// Returns keys of lengths around every change of algorithm, with bytes of all values.
     fn keys() -> impl Iterator<Item = Vec<u8>> {
         let long = [80, 100, 112, 113, 127, 128, 129, 192, 240, 241, 256, 448, 1000, 1024, 1025, 4096, 65_537];
         (0..=64).chain(long).map(|len: u32| (0..len).map(|i| (i * 167 + i / 256 + len) as u8).collect())

@@ -313,8 +313,8 @@ mod tests {
         }
     }
 
-    /// SMHasher's check value of a function: hash the keys {}, {0}, {0, 1}, ... with the seeds 256, 255, ..., then hash
-    /// the concatenated results; the check value is the first four bytes.
+    /// Returns SMHasher's check value of a function: hashes the keys {}, {0}, {0, 1}, ... with the seeds 256, 255, ...,
+    /// then the concatenated results; the check value is the first four bytes.
     fn verification_value<const N: usize>(hash: impl Fn(&[u8], u64) -> [u8; N]) -> u32 {
         let key: Vec<u8> = (0..=254).collect();
         let results: Vec<u8> = (0..=255).flat_map(|len| hash(&key[..len], 256 - len as u64)).collect();

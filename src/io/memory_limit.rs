@@ -111,7 +111,7 @@ fn unescaped(path: &str) -> PathBuf {
 mod tests {
     use super::*;
 
-    /// A directory with these files, and the limit that is found in it.
+    /// Creates a directory with these files. Returns the limit that is found in it.
     fn found(files: &[(&str, &str)]) -> Option<u64> {
         let root = tempfile::tempdir().unwrap();
         for (path, content) in files {

@@ -152,7 +152,7 @@ mod tests {
         }
         let resident = resident_bytes_at(map.start as usize);
         assert!(resident <= (CHUNKS_MAPPED + 2) * CHUNK_BYTES, "{resident} bytes are mapped");
-        // One that is unmapped can be stored to.
+        // A page that is unmapped can still be stored to.
         map.store(10, b"late").unwrap();
         expected[10..14].copy_from_slice(b"late");
         let mut found = vec![0; BYTES];
@@ -160,7 +160,7 @@ mod tests {
         assert!(found == expected);
     }
 
-    /// The resident bytes of this process's mapping that begins at `address`.
+    /// Returns the resident bytes of this process's mapping that begins at `address`.
     #[expect(clippy::disallowed_methods, reason = "the kernel's file about this process, which is in no storage")]
     fn resident_bytes_at(address: usize) -> usize {
         let maps = fs::read_to_string("/proc/self/smaps").unwrap();
@@ -184,7 +184,7 @@ mod tests {
         assert!(cut.store(4000, &[7; 20_000]).is_err());
         assert!(cut.store(90_000, b"again").is_err());
         assert!(cut.store(10, b"in the page that is there").is_err());
-        // The other mapping met no such page; what was stored there before is in the file.
+        // The other mapping touched no missing page; what was stored there before is in the file.
         whole.store(20, b"whole").unwrap();
         let mut read = [0; 6];
         file.read_exact_at(&mut read, 0).unwrap();

@@ -269,7 +269,7 @@ impl Pager {
         self.frames.blocks.as_ref().map_or(Ok(Vec::new()), |blocks| blocks.frames_at_end(&self.frames.file))
     }
 
-    /// Whether the file gets much shorter if at most `most` frames move, those of [`frames_at_end`](Self::frames_at_end).
+    /// Whether moving the frames of [`frames_at_end`](Self::frames_at_end), at most `most`, shortens the file by much.
     pub(crate) fn is_soon_shorter(&self, most: u64) -> bool {
         self.frames.blocks.as_ref().is_some_and(|blocks| blocks.is_soon_shorter(most))
     }

@@ -1,7 +1,7 @@
-//! Salvage of files that were damaged block by block: what comes out, and that nothing wrong is called verified.
+//! Salvage of files that were damaged block by block: which pairs are found, and that no wrong one is called verified.
 //!
-//! The values of a key are known from each checkpoint on. A verified pair must be one of the last checkpoint; another
-//! must be one of any.
+//! The values of a key at each checkpoint are known. A verified pair must be from the last checkpoint; an unverified
+//! one, from any.
 
 use super::{SalvageReport, Salvaged};
 use crate::io::simulated::{Simulated, State};
@@ -37,7 +37,7 @@ fn options(disk: &Simulated, page_bytes: u32) -> TableOptions {
     options
 }
 
-/// `count` pairs; each round changes all of them if it is the first, and then the first `changed`.
+/// Makes a table of `count` pairs. The first round puts all of them, each later round the first `changed`.
 fn sample(page_bytes: u32, count: u32, rounds: u8, changed: u32, value_bytes: usize) -> Sample {
     let disk = Simulated::new(State::default());
     let table = options(&disk, page_bytes).open(PATH).unwrap();
@@ -64,7 +64,7 @@ fn small() -> Sample {
     sample(512, 30, 3, 30, 90)
 }
 
-/// A table with several leaves, of which later checkpoints write the first.
+/// Makes a table with several leaves, of which later checkpoints write the first.
 fn large() -> Sample {
     let sample = sample(4096, 9000, 3, 500, 300);
     assert!(leaves(&sample.file).len() > 1, "{} bytes", sample.file.len());
@@ -107,7 +107,7 @@ fn salvaged(file: &[u8]) -> crate::Result<Found> {
 }
 
 impl Sample {
-    /// The nodes of earlier checkpoints, as they are in free blocks until those are used again.
+    /// Returns the nodes of earlier checkpoints, which remain in free blocks until these are reused.
     fn former_nodes(&self) -> Vec<u8> {
         let file = &self.before.0;
         nodes(file).flat_map(|(block, _)| file[BLOCK * block..][..BLOCK].to_vec()).collect()
@@ -128,7 +128,7 @@ impl Sample {
     }
 }
 
-/// The last header of a file.
+/// Returns the last header of a file.
 fn header(file: &[u8]) -> CheckpointHeader {
     let mut state = State::default();
     state.add_file(Path::new(PATH), file);
@@ -136,12 +136,12 @@ fn header(file: &[u8]) -> CheckpointHeader {
     CheckpointHeader::newest_whole(file.as_ref()).unwrap().0
 }
 
-/// Block and content of each node, all checkpoints'.
+/// Returns the block and content of each node, of all checkpoints.
 fn nodes(file: &[u8]) -> impl Iterator<Item = (usize, LoneNode)> {
     file.chunks_exact(BLOCK).enumerate().filter_map(|(block, bytes)| Some((block, LoneNode::parse(bytes)?)))
 }
 
-/// The blocks of the leaves of the last checkpoint, by number.
+/// Returns the blocks of the leaves of the last checkpoint, by number.
 fn leaves(file: &[u8]) -> BTreeMap<u32, usize> {
     let mut newest = BTreeMap::new();
     for (block, node) in nodes(file).filter(|(_, node)| node.id.kind == Kind::Map && node.id.level == 0) {
@@ -324,7 +324,7 @@ fn any_damage_makes_no_wrong_pair_verified() {
 fn hostile_leaves_end() {
     let sample = small();
     let header = header(&sample.file);
-    // Leaves all of whose entries name the block of frame 3, with matching checksums.
+    // Leaves in which every entry names the block of frame 3, with matching checksums.
     let leaf = header.map.block as usize * BLOCK;
     let block = Entry::parse(&sample.file[leaf + 64 + 8 * 3..]).block;
     let content = &sample.file[block as usize * BLOCK..][..BLOCK];

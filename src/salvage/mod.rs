@@ -436,7 +436,7 @@ mod tests {
     use crate::table::Table;
     use std::path::PathBuf;
 
-    /// A copy of all files in a directory, as they are after the process is killed.
+    /// Copies all files in a directory, as a kill of the process would leave them.
     fn killed(directory: &Path) -> (tempfile::TempDir, PathBuf) {
         let copy = tempfile::tempdir().unwrap();
         for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {

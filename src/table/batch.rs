@@ -379,7 +379,7 @@ mod tests {
         options.open("/disk/t.spt").unwrap()
     }
 
-    /// The table that the next process finds if this one is killed now.
+    /// Returns the table that the next process finds if this one is killed now.
     fn after_a_kill(disk: &Simulated, durability: Durability) -> Table {
         let left = disk.state().survivors(Crash::Kill, &mut Random::new(&[1]), &mut Tally::default());
         open(&Simulated::new(left), durability)
@@ -526,7 +526,7 @@ mod tests {
         assert_eq!(table.get(b"absent").unwrap().unwrap(), b"356");
         assert_eq!(table.get(b"here").unwrap().unwrap(), b"7");
         assert_eq!(table.len(), 2);
-        // Nothing to change, and nothing is logged.
+        // With nothing to change, nothing is logged.
         let mut batch = table.batch();
         batch.insert_new(b"here", b"8").unwrap();
         batch.commit().unwrap();

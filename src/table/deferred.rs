@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn an_update_in_a_batch_of_any_length_is_made_again_if_its_value_has_changed() {
-        // Of a mebibyte and more: the log takes it before the changes are made.
+        // The longer batch exceeds a mebibyte: the log takes it before the changes are made.
         for filler in [0, 3000] {
             let directory = tempfile::tempdir().unwrap();
             let table = Table::open(directory.path().join("t.spt")).unwrap();
@@ -116,7 +116,7 @@ mod tests {
             let mut calls = 0;
             let update = |old: Option<&[u8]>| {
                 calls += 1;
-                // As another thread might, before the batch has the latch.
+                // Another thread may do this before the batch has the latch.
                 if calls == 1 {
                     table.put(b"n", b"5").unwrap();
                 }

@@ -265,7 +265,7 @@ mod tests {
             assert_eq!(edited, 7);
             check(&table);
         }
-        // As a crash leaves it: the log is all there is.
+        // After a crash only the log has the changes.
         let left = disk.state().survivors(Crash::Kill, &mut Random::new(&[1]), &mut Tally::default());
         let table = open(&Simulated::new(left));
         check(&table);

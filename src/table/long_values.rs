@@ -139,7 +139,7 @@ mod tests {
             table.remove(&key).unwrap();
         }
         assert_eq!(table.verify().unwrap(), []);
-        // Nothing keeps the memory of a moved value.
+        // The memory of moved values is free.
         assert!(table.usage().used_bytes < 1 << 20, "{}", table.usage().used_bytes);
     }
 

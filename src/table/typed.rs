@@ -380,7 +380,7 @@ mod tests {
                     events.lock().unwrap().push("viewed");
                 });
             }
-            // They have every chance to go wrong, as nobody can have written a checkpoint.
+            // These threads have time to go wrong: no checkpoint can have been written yet.
             while begun.load(SeqCst) < 2 {
                 std::thread::yield_now();
             }

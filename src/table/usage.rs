@@ -60,7 +60,7 @@ impl Table {
 mod tests {
     use super::Table;
 
-    /// Appends to two values in turn, with a `settle` now and then, after which little memory may be free.
+    /// Appends to two values in turn and sometimes calls `settle`, after which little memory may be free.
     fn little_memory_stays_free(table: &Table, settle: impl Fn()) {
         let is_bounded = || {
             let (used, memory) = (table.usage().used_bytes, table.counters().memory_bytes);
@@ -78,7 +78,7 @@ mod tests {
                 is_bounded();
             }
         }
-        // Frames whose memory was returned are used again.
+        // Frames whose memory was returned are reused.
         for number in 0..40u8 {
             table.put(&[number], &vec![number; 3 << 20]).unwrap();
         }

@@ -1,8 +1,7 @@
-//! Backups: copies of a table in use as of one moment, and restoring them.
+//! Backups: point-in-time copies of a table in use, and restoring them.
 //!
-//! Threads write counters in order. A copy as of one moment has, for each thread, all pairs up to some number and none
-//! after it. The tests check this for a handle that writes, for a table in memory, and for a file that another handle
-//! is writing.
+//! Threads write counters in order, so a copy of one moment has, for each thread, all pairs up to some number and none
+//! after it. The tests check this for a writing handle, a table in memory, and a file that another handle is writing.
 
 use crate::corruption::directory;
 use crate::golden::{GOLDEN, fixture, scanned};
@@ -20,15 +19,15 @@ fn key(thread: u64, n: u64) -> Vec<u8> {
     format!("thread {thread} pair {n}").into_bytes()
 }
 
-/// Some values are small, some in extents; the last byte shows that the value is complete.
+/// Returns a value, small or in an extent; the last byte shows that the value is complete.
 fn value(n: u64) -> Vec<u8> {
     let mut value = vec![n as u8; if n.is_multiple_of(50) { 3000 } else { 20 }];
     value.extend(n.to_le_bytes());
     value
 }
 
-/// Writes with `THREADS` threads, each in order of its numbers, while `during` runs. `during` gets the number of pairs
-/// written so far.
+/// Runs `during` while `THREADS` threads write, each in the order of its numbers. `during` gets a function that returns
+/// the number of pairs written so far.
 fn while_writing(table: &Table, during: impl FnOnce(&dyn Fn() -> u64)) {
     let stop = AtomicBool::new(false);
     let written: Vec<AtomicU64> = (0..THREADS).map(|_| AtomicU64::new(0)).collect();
@@ -252,7 +251,7 @@ fn a_damaged_backup_changes_nothing() {
     let (path, bad) = (directory.path().join("t.spt"), directory.path().join("bad"));
     fs::copy(fixture("inline.spt"), &path).unwrap();
     let mut bytes = fs::read(fixture("extents.spt")).unwrap();
-    // Of a value: an open does not read it.
+    // Damages a value, which an open does not read.
     let reader = Reader::new(&bytes).unwrap();
     let last = reader.entries.iter().rfind(|entry| entry.block != 0).expect("it has frames");
     let at = last.block * reader.geometry.frame_bytes;
@@ -295,7 +294,7 @@ fn a_copy_is_as_private_as_its_table() {
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
-/// Runs in a process of its own whose file size is limited.
+/// Runs in a child process that has a limit on file sizes.
 #[test]
 #[ignore = "started by a_full_disk_leaves_the_table_and_no_copy"]
 fn back_up_under_a_limit() {
@@ -314,7 +313,7 @@ fn a_full_disk_leaves_the_table_and_no_copy() {
     let table = Table::open(&path).unwrap();
     (0..9000u32).for_each(|n| table.put(&n.to_le_bytes(), &[7; 90]).unwrap());
     table.close().unwrap();
-    // The copy exceeds it.
+    // The copy exceeds this limit.
     let limit = fs::metadata(&path).unwrap().len() / 2 / 512;
     let script = format!(
         "trap '' XFSZ; ulimit -f {limit}; exec '{}' --exact --ignored backup::back_up_under_a_limit",

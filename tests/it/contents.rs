@@ -48,7 +48,7 @@ impl Random {
         self.next() % limit
     }
 
-    /// A length up to `longest`, usually close to a limit of the layout.
+    /// Returns a length up to `longest`, usually close to a limit of the layout.
     fn length(&mut self, longest: u64) -> u64 {
         const LIMITS: [u64; 9] = [0, 60, 128, 512, 4096, 8192, 16 << 10, 20 << 10, 64 << 10];
         let length = match self.below(4) {
@@ -61,7 +61,7 @@ impl Random {
     }
 }
 
-/// A part of a value: its number, its key's number, its length, then bytes derived from these.
+/// A value consists of parts. The head of a part: its key, its number, its length. Bytes derived from these follow.
 const HEAD_BYTES: usize = 24;
 
 fn part(key: u64, number: u64, length: u64) -> Vec<u8> {
@@ -78,7 +78,7 @@ fn part(key: u64, number: u64, length: u64) -> Vec<u8> {
     bytes
 }
 
-/// Returns the numbers of the parts of a value of `key`; an error if any byte belongs to no part.
+/// Returns the numbers of the parts in a value of `key`; an error if any byte belongs to no part.
 fn parts_of(key: u64, mut value: &[u8]) -> Result<Vec<u64>, String> {
     let mut numbers = Vec::new();
     while !value.is_empty() {
@@ -112,7 +112,7 @@ type Value = Option<Vec<u64>>;
 /// The changes made by one call: each key with its new value.
 struct Change {
     began: u64,
-    /// `u64::MAX` until then.
+    /// `u64::MAX` until the call has ended.
     ended: u64,
     values: Vec<(u64, Value)>,
 }
@@ -381,7 +381,7 @@ fn run(run: &Run) {
     table.close().unwrap();
 }
 
-/// One run of each kind: small to large caches, each durability, one to eight workers, values up to 1 MB.
+/// Derives a run from a seed: small to large caches, each durability, one to eight workers, values up to 1 MB.
 fn of_kind(seed: u64) -> Run {
     let mut random = Random(seed);
     let workers = [1, 2, 4, 8][random.below(4) as usize];

@@ -38,7 +38,7 @@ const HANGS_MAX: u32 = 3;
 /// Memory that a case may take beyond the previous peak. The golden files have at most 200 KB, the one of several zones
 /// 3 MB.
 const MEMORY_BYTES: u64 = 96 << 20;
-/// Bytes by which a file may grow in a case: for the pairs put there, and for doubling the buckets.
+/// Bytes by which a file may grow in a case: for the new pairs, and for doubling the buckets.
 const FILE_BYTES: u64 = 16 << 20;
 
 // ---------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ impl Random {
 }
 
 // ---------------------------------------------------------------------------------------------
-// What is damaged
+// Damage
 
 /// An undamaged file and its properties.
 struct Original {
@@ -109,7 +109,7 @@ fn range(random: &mut Random, len: usize) -> std::ops::Range<usize> {
     start..start + bytes
 }
 
-/// Flips, truncates, doubles and swaps.
+/// Flips bits; fills, randomizes or copies ranges; swaps frames; truncates; extends.
 fn damage_raw(random: &mut Random, bytes: &mut Vec<u8>) -> String {
     if bytes.len() < 2 {
         return "nothing".into();
@@ -159,7 +159,7 @@ fn damage_raw(random: &mut Random, bytes: &mut Vec<u8>) -> String {
     }
 }
 
-/// A hostile value for a field that has `old`.
+/// Returns a hostile value for a field whose value is `old`.
 fn hostile(random: &mut Random, original: &Original, field: Field, old: u64) -> u64 {
     let g = &original.reader.geometry;
     let (units, frames, blocks) = (64 * g.frame_count as u64, g.frame_count as u64, g.length as u64);
@@ -262,9 +262,9 @@ fn damaged(kind: Kind, seed: u64) -> (&'static Original, Damaged) {
 }
 
 // ---------------------------------------------------------------------------------------------
-// What is done with it
+// Use
 
-/// All calls that only read.
+/// Makes every call that only reads.
 fn read_all(random: &mut Random, table: &Table, keys: &[Vec<u8>]) {
     for _ in 0..30 {
         let key = random.pick(keys).clone();
@@ -283,7 +283,7 @@ fn read_all(random: &mut Random, table: &Table, keys: &[Vec<u8>]) {
     let _ = faults.map(|faults| faults.iter().map(|fault| fault.to_string().len()).sum::<usize>());
 }
 
-/// Some changes of every kind.
+/// Makes some changes of every kind.
 fn change(random: &mut Random, table: &Table, keys: &[Vec<u8>]) {
     let lens = [0, 1, 10, 40, 100, 250, 600, 2000, 5000, 20_000];
     for n in 0..50 {
@@ -383,19 +383,19 @@ fn hook_panics() {
     });
 }
 
-/// Peak memory of this process, if the system reports it.
+/// Returns the peak memory of this process; 0 if the system does not report it.
 fn memory_bytes_max() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
 }
 
-/// A directory where syncing is free, if there is one.
+/// Creates a temporary directory, on a file system where syncing is free if there is one.
 pub(crate) fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// The damage of a case.
+/// Describes the damage of a case.
 fn about(kind: Kind, seed: u64) -> String {
     if matches!(kind, Kind::LogRaw | Kind::LogRepaired) {
         return log::about(kind, seed);
@@ -479,7 +479,7 @@ fn run_cases(kind: Kind, seeds: std::ops::Range<u64>) -> Vec<String> {
     }
 }
 
-/// The cases selected by the environment, or the default ones.
+/// Returns the cases that the environment selects, or the default ones.
 fn seeds(kind: Kind) -> std::ops::Range<u64> {
     if let Ok(case) = std::env::var("SPLITPOINT_CASE") {
         let (name, seed) = case.split_once(':').expect(
@@ -495,7 +495,7 @@ fn seeds(kind: Kind) -> std::ops::Range<u64> {
 
 fn no_case_fails(kind: Kind) {
     let failures = run_cases(kind, seeds(kind));
-    // Many cases may fail for one reason: it is reported with the first.
+    // Many cases may fail for one reason: report it once, with the first case.
     let mut places = std::collections::BTreeMap::<String, (usize, &str)>::new();
     for failure in &failures {
         let place = failure.split("\n    ").next().unwrap_or("").chars().filter(|c| !c.is_ascii_digit()).collect();
@@ -526,10 +526,10 @@ fn a_damaged_log_with_right_checksums_is_replayed_as_it_says_or_is_an_error() {
 }
 
 // ---------------------------------------------------------------------------------------------
-// What was found
+// Bugs found
 
-/// Copies a golden file with these bytes at these offsets of its frames and correct checksums, to a directory of its
-/// own.
+/// Copies a golden file to a new directory, with `edits` (offsets in its frames, and bytes) applied and its checksums
+/// corrected.
 fn edited(name: &str, edits: &[(usize, &[u8])]) -> (tempfile::TempDir, PathBuf) {
     let golden = fs::read(crate::golden::fixture(name)).unwrap();
     let (reader, mut file) = (Reader::new(&golden).unwrap(), golden.clone());
@@ -652,7 +652,7 @@ fn a_page_with_more_slots_than_it_has_room_for_is_a_fault() {
 #[test]
 fn records_that_share_their_bytes_are_not_copied_again_and_again() {
     let (found, _) = page_of("page-4096.spt", |found| found.page.kind == 1);
-    // A record after the slots to come.
+    // A record located after the 900 slots below.
     let record = found.page.records.iter().filter(|r| r.at > 3700).max_by_key(|r| r.end - r.at).unwrap();
     let slots: Vec<u8> =
         (0..900).flat_map(|_| [record.tag.to_le_bytes(), (record.at as u16).to_le_bytes()]).flatten().collect();
@@ -669,7 +669,7 @@ fn records_that_share_their_bytes_are_not_copied_again_and_again() {
 #[test]
 fn a_record_larger_than_a_page_has_room_does_not_make_overflow_pages_without_end() {
     let (found, _) = page_of("page-4096.spt", |found| found.page.kind == 1);
-    // From the filter on: an empty key, 4077 bytes of value.
+    // The record begins at the filter: an empty key, 4077 bytes of value.
     let slot = [found.page.records[0].tag, 16].map(u16::to_le_bytes).concat();
     let edits: [(usize, &[u8]); 3] =
         [(found.at + 2, &[1, 0, 0xE8, 0x0F]), (found.at + 16, &[0, 0xED, 0x1F]), (found.at + 24, &slot)];

@@ -24,7 +24,7 @@ use splitpoint::{Dictionary, DictionaryBuilder, HashKind};
 use std::fs;
 use std::path::Path;
 
-/// Indexes so small that a few thousand pairs have many blocks, chunks and buckets.
+/// Returns indexes so small that a few thousand pairs have many blocks, chunks and buckets.
 fn indexes() -> Vec<Index> {
     vec![
         Index::page(),
@@ -48,8 +48,8 @@ fn pairs(kind: &str, count: usize) -> Pairs {
     sample_pairs::pairs(kind, count as u64, || random.next())
 }
 
-/// Keys of one length: each bit of the number becomes `bx` or `cW`. All have the same DJB2 hash, as 33 * 98 + 120 is 33
-/// * 99 + 87.
+/// Returns a key: each bit of `n` becomes `bx` or `cW`. All keys of one length have the same DJB2 hash, as 33 * 98 +
+/// 120 is 33 * 99 + 87.
 fn colliding(n: u32, bits: u32) -> Vec<u8> {
     (0..bits).flat_map(|bit| if n >> bit & 1 == 0 { *b"bx" } else { *b"cW" }).collect()
 }
@@ -93,7 +93,7 @@ fn a_second_reader_finds_keys_of_equal_hashes() {
     let path = directory.path().join("a.spd");
     let mut ties = 0;
     for index in indexes() {
-        // Some keys with one hash; more than a chunk of them; more than two chunks.
+        // A few keys with one hash; more than fit a chunk; more than fit two chunks.
         for (bits, singles) in [(3, 700), (10, 900), (11, 1600)] {
             for value_len in [0, 3] {
                 let equal = (0..1 << bits).map(|n| colliding(n, bits));

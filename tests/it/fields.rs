@@ -13,7 +13,7 @@ pub struct Field {
     pub at: usize,
     pub bytes: usize,
     pub what: What,
-    /// The unit that has it; 0 in the header, in nodes and in bitmaps.
+    /// The unit that contains it; 0 in the header, in nodes and in bitmaps.
     pub unit: usize,
 }
 
@@ -24,7 +24,7 @@ pub enum What {
     Byte,
     /// Reference to an overflow page.
     Next,
-    /// Where a record starts in its page.
+    /// Offset of a record in its page.
     Offset,
     /// First byte of a record, which contains the form.
     Head,
@@ -105,7 +105,7 @@ pub fn fields_of(reader: &Reader<'_>) -> Vec<Field> {
     fields
 }
 
-/// The value of a field.
+/// Returns the value of a field.
 pub fn number_at(file: &[u8], at: usize, bytes: usize) -> u64 {
     match bytes {
         1 => file[at].into(),

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Returns the error of opening `path` for reading and for writing, which must be the same, as kind and message.
+/// Returns the errors of opening `path` for reading and for writing, as kind and message; they must be the same.
 fn refusals(path: &Path) -> Vec<(ErrorKind, String)> {
     [true, false]
         .map(|read_only| {
@@ -39,7 +39,7 @@ fn inline() -> Vec<u8> {
     fs::read(fixture("inline.spt")).unwrap()
 }
 
-/// The golden file with other bytes at `at` of both headers, and right checksums.
+/// Returns the golden file with `bytes` at `at` in both headers, and correct checksums.
 fn with_header(at: usize, bytes: &[u8]) -> Vec<u8> {
     let mut file = inline();
     spt::set_in_headers(&mut file, at, bytes);

@@ -80,7 +80,7 @@ fn golden_files_are_what_the_library_writes_today() {
     compare_or_update("zones.sum", sum.as_bytes());
 }
 
-/// Checks what the second reader finds in `file`: the expected pairs, each in one place, and all space accounted for.
+/// Checks what the second reader finds in `file`: the expected pairs, each once, and all space accounted for.
 fn reads_alike(golden: &Golden, file: &[u8]) {
     let reader = Reader::new(file).unwrap_or_else(|e| panic!("{}: {e}", golden.name));
     let found = reader.pairs().unwrap_or_else(|e| panic!("{}: {e}", golden.name));
@@ -154,7 +154,7 @@ fn a_pair_of_a_golden_file_is_in_the_bucket_and_under_the_tag_of_its_hash() {
         for record in &found.page.records {
             let hash = fnv1a(&reader.pair(record).unwrap().0);
             assert_eq!(record.tag, spt::tag_of(hash));
-            // All the buckets of a generation, then half as many: returns the first that exists.
+            // The bucket among all of a generation; if it does not exist, among half as many.
             let all = max_bucket.next_power_of_two().max((max_bucket + 1).next_power_of_two());
             let bucket = if hash % all <= max_bucket { hash % all } else { hash % (all / 2) };
             assert_eq!(u64::from(found.bucket), bucket);
@@ -168,7 +168,7 @@ fn a_pair_of_a_golden_file_is_in_the_bucket_and_under_the_tag_of_its_hash() {
 // ---------------------------------------------------------------------------------------------
 // The document
 
-/// The hex dump in the block after `heading`: rows of `offset: 8 bytes`; a row of `*` stands for repeated rows.
+/// Parses the hex dump in the block after `heading`: rows of `offset: 8 bytes`; a row of `*` stands for repeated rows.
 pub fn dump_in(document: &str, heading: &str) -> (usize, Vec<u8>) {
     let section = document.split_once(heading).unwrap_or_else(|| panic!("no {heading}")).1;
     let block = section.split("```").nth(1).expect("a block");

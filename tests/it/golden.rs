@@ -54,7 +54,7 @@ pub struct Golden {
     pub ops: fn() -> Vec<Op>,
 }
 
-/// All of them; each name is a file in `fixtures/v1`.
+/// All golden files; each name is a file in `fixtures/v1`.
 pub const GOLDEN: &[Golden] = &[
     Golden { name: "empty", options: || seeded(1), ops: Vec::new },
     Golden { name: "example", options: || seeded(2).page_bytes(512), ops: example },
@@ -84,7 +84,7 @@ impl Golden {
         table.close().unwrap();
     }
 
-    /// Its content.
+    /// Computes its content.
     pub fn pairs(&self) -> Pairs {
         let mut pairs = Pairs::new();
         (self.ops)().iter().for_each(|op| op.note(&mut pairs));
@@ -96,7 +96,7 @@ impl Golden {
 /// makes it.
 pub const CRASHED: Golden = Golden { name: "crashed", options: || seeded(13).log_bytes(1 << 18), ops: before_the_log };
 
-/// The log of the crashed table, record by record: everything written since its last checkpoint.
+/// Returns the log of the crashed table, record by record: everything written since its last checkpoint.
 pub fn crashed_log() -> Vec<Vec<Op>> {
     let one_each = |ops: Vec<Op>| ops.into_iter().map(|op| vec![op]);
     one_each(logged()).chain(one_each(resumed())).chain(one_each(continued())).chain([batch()]).collect()
@@ -162,7 +162,7 @@ fn add_batch_and_tear(file: &mut [u8], mut segment: Segment) {
     file[built.len() - last.body.len() / 2..built.len()].fill(0);
 }
 
-/// One file of a table's log.
+/// Returns the path of one file of a table's log.
 pub fn log_of(path: &Path, slot: usize) -> PathBuf {
     PathBuf::from(format!("{}-log{slot}", path.display()))
 }
@@ -171,7 +171,7 @@ pub fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/v1").join(name)
 }
 
-/// All pairs of an open table, which returns none twice.
+/// Returns all pairs of an open table; checks that a scan returns none twice.
 pub fn scanned(table: &Table) -> Pairs {
     let mut pairs = Pairs::new();
     for pair in table.scan() {
@@ -185,7 +185,7 @@ fn seeded(seed: u64) -> TableOptions {
     numbered(seed).seed(seed)
 }
 
-/// A table with a fixed id, so that its bytes are the same each time.
+/// Returns options with a fixed table id, so that the bytes are the same each time.
 fn numbered(n: u64) -> TableOptions {
     // This load was the default when the files were first written.
     TableOptions::new().fill_percent(100).table_id(0x7ab1e000 + n)
@@ -195,7 +195,7 @@ fn key(n: usize) -> Vec<u8> {
     format!("key {n}").into_bytes()
 }
 
-/// Letters, so that a hex dump can be read.
+/// Returns letters, so that a hex dump can be read.
 fn value(n: usize, len: usize) -> Vec<u8> {
     (0..len).map(|i| b'a' + ((i * 7 + n * 11 + i / 26) % 26) as u8).collect()
 }
@@ -215,7 +215,7 @@ fn example() -> Vec<Op> {
     ]
 }
 
-/// Small pairs of many lengths, none of them in an extent; the empty key and the empty value among them.
+/// Small pairs of many lengths, none in an extent, with the empty key and the empty value.
 fn inline() -> Vec<Op> {
     let small = (0..500).map(|n| Put(key(n), value(n, n % 61)));
     let edges = [Put(Vec::new(), b"of the empty key".into()), Put(b"empty".into(), Vec::new())];
@@ -250,7 +250,7 @@ fn extents() -> Vec<Op> {
     values.chain(keys).chain([Checkpoint]).chain(grown).chain(freed).chain(shrunken).chain(freed_keys).collect()
 }
 
-/// Grown and shrunk again: with merged buckets and a compaction.
+/// A table that grows and shrinks, with merged buckets and a compaction.
 fn shrunken() -> Vec<Op> {
     let put = (0..900).map(|n| Put(key(n), value(n, n % 40)));
     let remove = (0..900).filter(|n| n % 4 != 0).map(|n| Remove(key(n)));

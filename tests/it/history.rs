@@ -36,7 +36,7 @@ pub(crate) struct Call {
     pub op: Op,
 }
 
-/// The value after `op`, if its answer is right for the value before.
+/// Returns the value after `op`; `None` if its answer is wrong for the value before.
 fn apply(value: &Value, op: &Op) -> Option<Value> {
     let there = value.is_some();
     match op {
@@ -54,8 +54,8 @@ fn apply(value: &Value, op: &Op) -> Option<Value> {
     }
 }
 
-/// Looks for an order of all calls on a key that is initially absent; `threads[t]` has the calls of one thread in their
-/// order. An error names the longest order found.
+/// Looks for an order of all calls on a key that is initially absent; `threads[t]` has the calls of thread `t` in
+/// order. An error describes the longest order found.
 pub(crate) fn check(threads: &[Vec<Call>]) -> Result<(), String> {
     let total: usize = threads.iter().map(Vec::len).sum();
     let start = (vec![0; threads.len()], None);

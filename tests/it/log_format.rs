@@ -11,7 +11,7 @@ use splitpoint::{ErrorKind, TableOptions};
 use std::fs;
 use std::path::Path;
 
-/// The log files of the table at `path`.
+/// Returns the log files of the table at `path`.
 fn logs(path: &Path) -> Vec<Vec<u8>> {
     (0..log::SEGMENTS_MAX).filter_map(|slot| fs::read(log_of(path, slot)).ok()).collect()
 }
@@ -82,7 +82,7 @@ fn a_crashed_table_of_today_has_what_its_log_asks_for() {
     is_the_crashed_table(&write_crashed(directory.path()));
 }
 
-/// The log shown in docs/format.md.
+/// Builds the log shown in docs/format.md.
 fn documented() -> Vec<u8> {
     let file = fs::read(fixture("example.spt")).unwrap();
     let sequence = u64_at(&file, 16);
@@ -134,9 +134,9 @@ fn every_constant_of_the_log_in_the_documents_summary_is_the_second_readers() {
 }
 
 // ---------------------------------------------------------------------------------------------
-// Which segments count
+// Valid segments
 
-/// The crashed table's files, in a directory of their own, after `change` was applied to the two segments in order.
+/// Copies the crashed table to a new directory, without its log; `change` gets its path and the two segments in order.
 fn changed(change: impl FnOnce(&Path, Segment, Segment)) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("crashed.spt");

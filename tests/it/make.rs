@@ -1,5 +1,5 @@
-//! Scripts that the Makefile runs: `.ci/built`, which finds what cargo has built, with a package of ten lines;
-//! `.ci/stages`, with stages that pass and fail.
+//! Scripts that the Makefile runs: `.ci/built`, which finds what cargo has built, on a package of ten lines;
+//! `.ci/stages`, on stages that pass and fail.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -54,7 +54,7 @@ fn what_cargo_has_built_is_found_wherever_its_configuration_puts_it() {
     found(Some("by variable"), "by variable");
 }
 
-/// Programs that name a directory of their own there instead of asking cargo.
+/// Checks that scripts ask cargo where it builds, instead of naming a directory themselves.
 #[test]
 fn scripts_ask_cargo_where_it_builds() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -101,7 +101,7 @@ fn a_failed_stage_hides_no_other_and_is_named_with_its_log() {
     for script in [".ci/built", ".ci/stages"] {
         std::fs::copy(root.join(script), at(script)).expect("it exists");
     }
-    // Replaces make: a stage with a given name.
+    // A stand-in for make, which runs the stage with the given name.
     std::fs::write(
         at("make"),
         "#!/bin/sh\necho \"said by $1\"\necho 'SKIPPED: a part of it'\ncase $1 in bad*) exit 3;; esac\n",

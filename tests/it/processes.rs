@@ -73,7 +73,7 @@ const TASKS: &[(&str, Task)] = &[
     ("write", views::write),
 ];
 
-/// The arguments that let this binary run a task.
+/// Returns the arguments with which this binary runs a task.
 fn task_arguments() -> [&'static str; 4] {
     ["--exact", "processes::a_process_of_its_own", "--ignored", "--nocapture"]
 }
@@ -89,7 +89,7 @@ fn this_binary() -> PathBuf {
     std::env::current_exe().unwrap()
 }
 
-/// A process that runs a task; not started yet.
+/// Prepares a process that runs a task, without starting it.
 fn process(task: &str, place: &Path, arguments: &[u64]) -> Command {
     let mut command = Command::new(this_binary());
     command.args(task_arguments());

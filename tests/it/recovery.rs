@@ -72,7 +72,7 @@ fn a_log_that_a_thread_makes_ready_ahead_of_the_writers_has_every_record() {
     (0..20_000).for_each(put);
     let checkpoints = table.counters().checkpoints;
     assert!(checkpoints >= 3, "{checkpoints}");
-    // A segment of several mebibytes when the process dies; the thread begins at four.
+    // The process dies with several mebibytes in its segment; the thread begins at four.
     table.checkpoint().unwrap();
     (20_000..25_000).for_each(put);
     let table = Table::open(crashed(&path, after.path())).unwrap();
@@ -247,7 +247,7 @@ fn a_scan_during_writes_reads_nothing_from_the_next_checkpoint() {
     assert_eq!(count, 20_000);
 }
 
-/// The pairs that a scan of a read-only handle returns, and its error messages.
+/// Returns the pairs that a scan of a read-only handle finds, and its error messages.
 fn scanned(path: &Path, cache_bytes: u64) -> (Vec<Vec<u8>>, Vec<String>) {
     let reader = TableOptions::new().read_only(true).cache_bytes(cache_bytes).open(path).unwrap();
     let (mut pairs, mut errors) = (Vec::new(), Vec::new());
@@ -276,7 +276,7 @@ fn a_scan_finds_damage_where_it_is_whatever_frames_it_brings_around() {
     assert!(frames > 128, "the small cache below holds {frames} frames");
     for name in ["none", "a bit", "torn", "misdirected"] {
         let mut bytes = whole.clone();
-        // Some frames that are read first, and some that come with others; none of the pager's own.
+        // Some frames are read first, some are read with others; none is the pager's own.
         for frame in [15, 16, 31, 32, 33, frames / 2, frames - 1] {
             let other = &whole[(frame - 4) * FRAME..][..FRAME];
             let frame = &mut bytes[frame * FRAME..][..FRAME];
@@ -395,7 +395,7 @@ enum InChild {
 }
 use InChild::{Answers, Refuses};
 
-/// The outcome of a call, as the table below lists it.
+/// Returns the outcome of a call, as the table below lists it.
 fn outcome<T>(result: splitpoint::Result<T>) -> Option<InChild> {
     match result {
         Ok(_) => Some(Answers),
@@ -453,7 +453,7 @@ const METHODS: &[(&str, InChild, Call)] = &[
     ("Table::compare_and_set", Refuses, |t, _| outcome(t.compare_and_set(b"k", None, Some(b"child")))),
     ("Table::edit_many", Refuses, |t, _| outcome(t.edit_many(&[b"k"], 8, |_, _, _| splitpoint::KeyEdit::Remove).1)),
     ("Table::newer", Answers, |t, _| outcome(t.newer())),
-    // Takes the handle: this is one of the child's own.
+    // Takes the handle, so the child opens its own.
     ("Table::catch_up", Answers, |_, place| {
         outcome(TableOptions::new().read_only(true).open(place.join("t.spt")).and_then(Table::catch_up))
     }),
@@ -530,7 +530,7 @@ const METHODS: &[(&str, InChild, Call)] = &[
         outcome(batch.commit())
     }),
     ("Backup::save", Refuses, |t, place| outcome(Backup::new().overwrite(true).save(t, place.join("backup.spt")))),
-    // By path, so with descriptors of the child's own.
+    // These take paths, so the child opens its own descriptors.
     ("Backup::save_file", Answers, |_, place| {
         outcome(Backup::new().save_file(place.join("t.spt"), place.join("file.bak")))
     }),
@@ -609,7 +609,7 @@ fn a_handle_refuses_in_a_forked_child_and_works_in_the_parent() {
     assert!(directory.path().join("t.spt-log0").exists(), "the child took the log away");
     assert_eq!(Table::open(&path).unwrap_err().kind(), ErrorKind::Locked, "the child let the lock go");
     table.put(b"k", b"parent").unwrap();
-    // What a kill of the parent leaves.
+    // Opens what a kill of the parent leaves.
     let copy = Table::open(crashed(&path, after.path())).unwrap();
     assert_eq!((copy.len(), copy.get(b"k").unwrap().unwrap()), (1001, b"parent".into()));
     assert_eq!(copy.verify().unwrap(), []);
@@ -653,7 +653,7 @@ fn a_dictionary_answers_in_a_forked_child_and_a_build_refuses() {
     let mut build = Some(builder.start(path("new.spd")).unwrap());
     build.as_mut().unwrap().push(b"a", b"1").unwrap();
     let status = in_child(|| {
-        // It is only read, at offsets that each call passes.
+        // The child only reads the file, at offsets that each call passes.
         let answered = there.get(b"k").unwrap().as_deref() == Some(b"v");
         let pushed = outcome(build.as_mut().unwrap().push(b"b", b"child"));
         let finished = outcome(build.take().unwrap().finish());

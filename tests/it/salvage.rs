@@ -1,9 +1,9 @@
 //! Salvage: which pairs are recovered from damaged files, and that they are right.
 //!
 //! A case takes a golden file, whose pairs and their frames are known (`spt.rs`), damages some of its frames, and
-//! salvages it. Every pair that lies wholly in undamaged frames, and can be reached through undamaged ones, must be
-//! returned. A verified pair is always right; an unverified one is right unless it lies in a damaged frame. No key is
-//! returned twice, and the report counts the returned pairs.
+//! salvages it. Every pair that is wholly in undamaged frames, and reachable through undamaged ones, must be returned.
+//! A verified pair is always right; an unverified one may be wrong only if it is in a damaged frame. No key is returned
+//! twice, and the report counts the returned pairs.
 //!
 //! `SPLITPOINT_CASES=100000` runs that many cases, `SPLITPOINT_FIRST_CASE=5000` sets the first number. Damage with
 //! correct checksums: `corruption.rs`, which also salvages each of its files.
@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::LazyLock;
 
-/// Cases by default.
+/// Default number of cases.
 const CASES: u64 = 1000;
 
 /// An undamaged file, and the frames of each pair: the frames of its bucket's pages up to its own, and of its extent.
@@ -75,7 +75,7 @@ impl Sound {
         let block_bytes = self.reader.geometry.frame_bytes;
         let mut blocks = BTreeSet::new();
         for _ in 0..random.below(5) {
-            // Blocks that have no frame are chosen as often as all the rest.
+            // Blocks without a frame are few, so one choice in three is among them.
             let fixed = || self.reader.nodes.iter().map(|node| node.block).chain(0..4);
             let count = fixed().count();
             let any = random.below(self.reader.geometry.length);
@@ -125,9 +125,9 @@ struct Damage {
     frames: BTreeSet<usize>,
     /// Whether a node of the block map is damaged.
     map: bool,
-    /// The number of headers that are not.
+    /// The number of undamaged headers.
     headers: usize,
-    /// Whether a header or a node shows that there was the last checkpoint. If nothing does, the one before is found.
+    /// Whether a header or a node shows that the last checkpoint existed. If nothing does, the one before is found.
     traces: bool,
 }
 
@@ -189,7 +189,7 @@ fn case(seed: u64) {
     let Damage { blocks, frames, map, headers, traces } = sound.damage(random, &mut file);
     let about = format!("case {seed}: {}, blocks {blocks:?} damaged, {} bytes", sound.name, file.len());
     let undamaged = |key: &[u8]| sound.frames_of[key].is_disjoint(&frames);
-    // Without its entries, a frame is found only if it has pages of buckets.
+    // Without its entry, a frame is found only if it has pages of buckets.
     let in_pages = |key: &[u8]| sound.frames_of[key].len() == 1;
     let is_found = |key: &[u8]| undamaged(key) && (!map || in_pages(key) && traces);
     let (found, report) = match salvaged_bytes(&file) {
@@ -205,7 +205,7 @@ fn case(seed: u64) {
     for (key, value) in &sound.pairs {
         let given = found.get(key);
         assert!(given.is_some() || !is_found(key), "{about}: key {} is missing", key.escape_ascii());
-        // Without its entries, a frame may be found as it was before.
+        // Without its entry, an older state of a frame may be found.
         let is_right = given.is_none_or(|given| given == value);
         assert!(is_right || map || !undamaged(key), "{about}: {}", key.escape_ascii());
     }
@@ -276,7 +276,7 @@ fn a_damaged_value_costs_one_pair_and_names_its_key() {
 
 #[test]
 fn without_a_header_every_pair_comes_out() {
-    // What is left of the headers: all but one byte; without the hash function; nothing; with another version.
+    // Damage to both headers: one byte, the hash function, everything, the checksum, the version.
     for (from, to) in [(300, 301), (256, 300), (0, 4096), (4092, 4096), (8, 12)] {
         for sound in SOUND.iter() {
             let mut file = sound.file();

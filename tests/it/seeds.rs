@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// A longer input counts as hanging. Most take milliseconds.
 const LIMIT: Duration = Duration::from_secs(20);
-/// A seed is small, or it was not minimized.
+/// Longer seeds were not minimized.
 const BYTES_MAX: usize = 4096;
 
 fn seeds(target: &str) -> Vec<PathBuf> {
@@ -77,7 +77,7 @@ fn every_target_has_seeds_and_every_folder_of_seeds_a_target() {
     let mut folders: Vec<_> = folders.map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
     folders.sort();
     let mut targets: Vec<_> = TARGETS.iter().map(|(name, _)| name.to_string()).collect();
-    // The server's target, which this package does not build; only the fuzzer runs its inputs.
+    // Targets of the server, which this package does not build; only the fuzzer runs their inputs.
     targets.extend(["memcached", "rdb", "resp", "scripts"].map(str::to_owned));
     targets.sort();
     assert_eq!(folders, targets);

@@ -102,7 +102,7 @@ impl Header {
         })
     }
 
-    /// Bytes of a page before its body.
+    /// Returns the bytes of a page before its body.
     pub fn head_bytes(&self) -> usize {
         if self.fixed.is_some() && !self.compressed { 4 } else { 4 + 2 * START_COUNT }
     }
@@ -111,7 +111,7 @@ impl Header {
         self.page_bytes - self.head_bytes()
     }
 
-    /// A key's hash, the 64 bits reversed.
+    /// Returns the position of a key: its hash, with the 64 bits reversed.
     pub fn position(&self, key: &[u8]) -> u64 {
         self.hash.hash(key, self.hash_seed).reverse_bits()
     }
@@ -191,7 +191,7 @@ pub struct Reader {
     pub header: Header,
     pub footer: Footer,
     pub cells: Vec<Cell>,
-    /// By rank.
+    /// In the order of their ranks.
     pub records: Vec<Record>,
     pub index: Index,
     pub filter: Option<Filter>,
@@ -260,7 +260,7 @@ impl Reader {
         must(count == self.footer.pairs, || format!("{count} records, the footer says {}", self.footer.pairs))
     }
 
-    /// The record at `at`; returns where it ends.
+    /// Reads the record at `at`; returns where it ends.
     fn record(&mut self, bytes: &[u8], mut at: usize) -> Result<usize> {
         let (key_len, value_len) = match self.header.fixed {
             Some(lengths) => lengths,
@@ -273,7 +273,7 @@ impl Reader {
         Ok(end)
     }
 
-    /// Checks that the starts of each page are those of its cells.
+    /// Checks that the starts in each page are those of its cells.
     fn starts(&self, file: &[u8]) -> Result<()> {
         if self.header.head_bytes() == 4 {
             return Ok(());
@@ -302,7 +302,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The lengths of records according to the footer.
+    /// Checks the lengths of records that the footer has.
     fn lengths(&self, footer: &[u8]) -> Result<()> {
         let keys: Vec<usize> = self.records.iter().map(|record| record.key.len()).collect();
         let values: Vec<usize> = self.records.iter().map(|record| record.value.len()).collect();
@@ -329,7 +329,7 @@ impl Reader {
         Filter::parse(&words, &positions).map(Some)
     }
 
-    /// The value of a key, found by filter and index.
+    /// Looks up the value of a key with filter and index.
     pub fn find(&self, key: &[u8]) -> Result<Option<&[u8]>> {
         let position = self.header.position(key);
         if self.filter.as_ref().is_some_and(|filter| !filter.passes(position)) {
@@ -362,7 +362,7 @@ impl Reader {
         self.header.fixed.is_some() && !self.header.compressed
     }
 
-    /// The remaining checks of *verify*: order, no duplicate keys, every record found by the index.
+    /// Makes the remaining checks of *verify*: order, no duplicate keys, every record found by the index.
     pub fn check(&self) -> Result<()> {
         self.index.check_order(self)?;
         for (rank, record) in self.records.iter().enumerate() {
@@ -373,7 +373,7 @@ impl Reader {
     }
 }
 
-/// The concatenated bodies of all pages, which are checked.
+/// Checks all pages; returns their concatenated bodies.
 fn stream(file: &[u8], header: &Header, footer: &Footer) -> Result<Vec<u8>> {
     let mut stream = Vec::new();
     let mut sums = Vec::new();
@@ -395,7 +395,7 @@ fn page_sum(page: usize, bytes: &[u8]) -> u32 {
     crc32c(crc32c(0, &(page as u64).to_le_bytes()), &bytes[4..])
 }
 
-/// 7 bits per byte, low ones first, up to 2^32 - 1, no longer than needed.
+/// Reads a number of 7 bits per byte, low ones first, up to 2^32 - 1, no longer than needed.
 fn varint(bytes: &[u8], at: &mut usize) -> Result<usize> {
     let mut value = 0u64;
     for n in 0..5 {

@@ -14,7 +14,7 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 
 pub const MAGIC: &[u8; 8] = b"SPLITPNT";
 pub const NODE_MAGIC: &[u8; 8] = b"SPLITNOD";
-/// Bytes of a header; its checksum is the last four. The other one follows.
+/// Bytes of a header; its last four are its checksum. The second header follows.
 pub const HEADER_BYTES: usize = 4096;
 pub const HEADERS: [usize; 2] = [0, HEADER_BYTES];
 pub const HEADER_BLOCKS: usize = 2;
@@ -53,7 +53,7 @@ pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
 // ---------------------------------------------------------------------------------------------
 // Checksums
 
-/// CRC-32C, reflected, one byte at a time. `sum` is that of the preceding bytes, initially 0.
+/// Computes CRC-32C, reflected, one byte at a time. `sum` is that of the preceding bytes, initially 0.
 pub fn crc32c(sum: u32, bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = {
         let mut table = [0; 256];
@@ -80,12 +80,12 @@ pub fn frame_sum(frame: usize, bytes: &[u8]) -> u32 {
     not_zero(crc32c(crc32c(0, &(frame as u32).to_le_bytes()), bytes))
 }
 
-/// The checksum of a node: over all but its own four bytes.
+/// Computes the checksum of a node: over all but its own four bytes.
 pub fn node_sum(bytes: &[u8]) -> u32 {
     crc32c(crc32c(0, &bytes[..NODE_SUM_AT]), &bytes[NODE_SUM_AT + 4..])
 }
 
-/// The checksum of the bitmap of a region.
+/// Computes the checksum of the bitmap of a region.
 pub fn bitmap_sum(region: usize, bytes: &[u8]) -> u32 {
     crc32c(crc32c(0, &(region as u32).to_le_bytes()), bytes)
 }
@@ -96,7 +96,7 @@ pub fn header_sum(bytes: &[u8]) -> u32 {
 
 // --------------------------------------------------------------------------------------------- Locations
 
-/// What a header says.
+/// The content of a header.
 #[derive(Clone, Debug)]
 pub struct Geometry {
     pub frame_bytes: usize,
@@ -142,23 +142,23 @@ impl Geometry {
         self.frame_bytes / FRAME_UNITS
     }
 
-    /// Entries in a node.
+    /// Returns the number of entries in a node.
     pub fn fanout(&self) -> usize {
         (self.frame_bytes - NODE_HEADER_BYTES) / ENTRY_BYTES
     }
 
-    /// Blocks that a bitmap describes.
+    /// Returns the number of blocks that a bitmap describes.
     pub fn region_blocks(&self) -> usize {
         8 * self.frame_bytes
     }
 
-    /// The two blocks in which the bitmap of a region may be.
+    /// Returns the two blocks in which the bitmap of a region may be.
     pub fn homes(&self, region: usize) -> [usize; 2] {
         let first = if region == 0 { HEADER_BLOCKS } else { region * self.region_blocks() };
         [first, first + 1]
     }
 
-    /// The frame with the used bits of `zone`.
+    /// Returns the frame with the used bits of `zone`.
     pub fn map_frame(&self, zone: usize) -> usize {
         if zone == 0 {
             return 0;
@@ -167,17 +167,17 @@ impl Geometry {
         self.map_groups.get(group).map_or(0, |first| first + zone - (1 << group))
     }
 
-    /// Offset of the used bits of `frame` in the frames.
+    /// Returns the offset in the frames of the used bits of `frame`.
     pub fn bits_at(&self, frame: usize) -> usize {
         self.map_frame(frame / ZONE_FRAMES) * self.frame_bytes + 8 * (frame % ZONE_FRAMES)
     }
 
-    /// The last of the bucket groups that share the first frame.
+    /// Returns the last of the bucket groups that share the first frame.
     fn groups_together(&self) -> usize {
         (self.frame_bytes / self.page_bytes).ilog2() as usize
     }
 
-    /// The offset of the primary page of `bucket` in the frames.
+    /// Returns the offset in the frames of the primary page of `bucket`.
     pub fn page_at(&self, bucket: u32) -> Result<usize> {
         let (group, index) = group_of(bucket);
         // The groups of the first frame are adjacent, so there a bucket's number is its index.
@@ -188,7 +188,7 @@ impl Geometry {
     }
 }
 
-/// The group of a bucket and its index there: one group per generation, 32 from 512 buckets on.
+/// Returns the group of a bucket and its index there: one group per generation, 32 from 512 buckets on.
 pub fn group_of(bucket: u32) -> (usize, u32) {
     let mut first = 0u64;
     for group in 0..GROUP_COUNT {
@@ -285,12 +285,12 @@ impl Page {
     }
 }
 
-/// The tag of a hash.
+/// Computes the tag of a hash.
 pub fn tag_of(hash: u64) -> u16 {
     (hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 48) as u16
 }
 
-/// The bits that a tag sets in the filter.
+/// Returns the bits that a tag sets in the filter.
 pub fn filter_bits(tag: u16) -> u64 {
     1 << (tag & 63) | 1 << (tag >> 6 & 63)
 }
@@ -329,7 +329,7 @@ pub struct Found {
     pub page: Page,
 }
 
-/// Where something is, and its checksum. Block 0: there is none.
+/// The number and checksum of a block; the number is 0 if there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub block: usize,
@@ -405,7 +405,7 @@ impl<'f> Reader<'f> {
         found.ok_or(format!("block {block} of {}", self.geometry.length))
     }
 
-    /// The `count` entries of a tree.
+    /// Reads the `count` entries of a tree.
     fn tree(&mut self, tree: u32, count: usize, top: Entry) -> Result<Vec<Entry>> {
         let fanout = self.geometry.fanout();
         let mut sizes = vec![count.div_ceil(fanout).max(1)];
@@ -446,7 +446,7 @@ impl<'f> Reader<'f> {
         Ok(entries)
     }
 
-    /// Blocks in use. An error if two things share one.
+    /// Returns the blocks in use; an error if two things share one.
     fn used_blocks(&self) -> Result<Vec<usize>> {
         let regions = self.bitmaps.len();
         let homes = (0..regions).flat_map(|region| self.geometry.homes(region));
@@ -460,7 +460,7 @@ impl<'f> Reader<'f> {
         }
     }
 
-    /// Blocks that the bitmaps say are used.
+    /// Returns the blocks that the bitmaps mark as used.
     fn marked_blocks(&self) -> Result<Vec<usize>> {
         let mut marked = Vec::new();
         for (region, entry) in self.bitmaps.iter().enumerate() {
@@ -475,26 +475,26 @@ impl<'f> Reader<'f> {
         Ok(marked)
     }
 
-    /// The place in the file of a byte of the frames; `None` if its frame has no block.
+    /// Returns the offset in the file of a byte of the frames; `None` if its frame has no block.
     pub fn in_file(&self, at: usize) -> Option<usize> {
         let (frame, within) = (at / self.geometry.frame_bytes, at % self.geometry.frame_bytes);
         let block = self.entries.get(frame)?.block;
         (block != 0).then(|| block * self.geometry.frame_bytes + within)
     }
 
-    /// The bytes of a frame.
+    /// Returns the bytes of a frame.
     pub fn frame(&self, frame: usize) -> &[u8] {
         &self.frames[frame * self.geometry.frame_bytes..(frame + 1) * self.geometry.frame_bytes]
     }
 
-    /// The place in the file of the entry of a frame.
+    /// Returns the offset in the file of the entry of a frame.
     pub fn entry_at(&self, frame: usize) -> Option<usize> {
         let (number, place) = (frame / self.geometry.fanout(), frame % self.geometry.fanout());
         let leaf = self.nodes.iter().find(|node| (node.tree, node.level, node.number) == (1, 0, number))?;
         Some(leaf.block * self.geometry.frame_bytes + NODE_HEADER_BYTES + ENTRY_BYTES * place)
     }
 
-    /// Every page of every bucket.
+    /// Returns every page of every bucket.
     pub fn pages(&self) -> Result<Vec<Found>> {
         let Geometry { page_bytes, max_bucket, .. } = self.geometry;
         let mut pages = Vec::new();
@@ -523,7 +523,7 @@ impl<'f> Reader<'f> {
         Ok(pages)
     }
 
-    /// The location of `len` units from `unit` on in the frames: first byte and number of bytes.
+    /// Returns where `len` units from `unit` on are in the frames: first byte and number of bytes.
     pub fn units(&self, unit: u64, len: u64) -> Result<(usize, usize)> {
         let unit_bytes = self.geometry.unit_bytes() as u64;
         let end = unit.checked_add(len).and_then(|end| end.checked_mul(unit_bytes));
@@ -533,7 +533,7 @@ impl<'f> Reader<'f> {
         Ok(((unit * unit_bytes) as usize, (len * unit_bytes) as usize))
     }
 
-    /// The pair of a record.
+    /// Returns the pair of a record.
     pub fn pair(&self, record: &Record) -> Result<Pair> {
         if record.form == 0 {
             return Ok((record.key.clone(), record.value.clone()));
@@ -549,13 +549,13 @@ impl<'f> Reader<'f> {
         Ok((key.to_vec(), content[key_bytes..].to_vec()))
     }
 
-    /// All pairs with their buckets.
+    /// Returns all pairs with their buckets.
     pub fn pairs(&self) -> Result<Vec<(u32, Pair)>> {
         let pages = self.pages()?;
         pages.iter().flat_map(|p| p.page.records.iter().map(|r| Ok((p.bucket, self.pair(r)?)))).collect()
     }
 
-    /// Reachable units, one bit each, one word per frame. An error if two things share one.
+    /// Returns the reachable units, one bit each, one word per frame; an error if two things share one.
     pub fn reached(&self) -> Result<Vec<u64>> {
         let g = &self.geometry;
         let mut used = vec![0u64; g.frame_count];
@@ -589,7 +589,7 @@ impl<'f> Reader<'f> {
         Ok(used)
     }
 
-    /// The used bits in the map frames, one word per frame.
+    /// Returns the used bits in the map frames, one word per frame.
     pub fn marked(&self) -> Vec<u64> {
         (0..self.geometry.frame_count).map(|frame| u64_at(&self.frames, self.geometry.bits_at(frame))).collect()
     }
@@ -653,7 +653,7 @@ pub fn set_in_headers(file: &mut [u8], at: usize, bytes: &[u8]) {
     repair_headers(file);
 }
 
-/// The file without what differs each time that it is written: the random ids of checkpoints.
+/// Returns the file without the random ids of checkpoints, which differ each time that it is written.
 pub fn without_ids(file: &[u8]) -> Vec<u8> {
     let mut file = file.to_vec();
     set_in_headers(&mut file, ID_AT, &[0; 16]);

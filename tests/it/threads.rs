@@ -1,8 +1,8 @@
 //! Threads on one table, as the system schedules them: some order must explain every answer (`history.rs`).
 //!
-//! Few keys, so that threads meet; tiny pages and one pair per bucket, so that they meet at splits and merges; one
-//! thread makes the table grow, shrink and move all the time. `src/table/tests/interleavings.rs` forces orders that are
-//! unlikely to occur by chance.
+//! Keys are few, so that threads meet. Pages are tiny and buckets have one pair, so that they meet at splits and
+//! merges. One thread makes the table grow, shrink and move all the time. `src/table/tests/interleavings.rs` forces
+//! orders that are unlikely to occur by chance.
 
 use crate::history::{Call, Op, Value, check};
 use splitpoint::{Table, TableOptions};
@@ -18,7 +18,7 @@ fn key(n: usize) -> Vec<u8> {
     if n == 0 { vec![b'k'; 300] } else { format!("key {n}").into_bytes() }
 }
 
-/// The bytes written for a number: the number, and bytes derived from it. Some are too long for a page.
+/// Returns the bytes written for a number: the number, and bytes derived from it. Some are too long for a page.
 fn bytes_of(n: u32) -> Vec<u8> {
     let len = if n.is_multiple_of(13) { 700 } else { n.wrapping_mul(7919) % 60 };
     let mut bytes = n.to_le_bytes().to_vec();
@@ -26,7 +26,7 @@ fn bytes_of(n: u32) -> Vec<u8> {
     bytes
 }
 
-/// The numbers in a value. Every byte must belong to one of them.
+/// Returns the numbers in a value. Every byte must belong to one of them.
 fn numbers_of(mut bytes: &[u8]) -> Vec<u32> {
     let mut numbers = Vec::new();
     while let Some((n, _)) = bytes.split_first_chunk() {
@@ -38,13 +38,13 @@ fn numbers_of(mut bytes: &[u8]) -> Vec<u32> {
     numbers
 }
 
-/// A repeatable stream of random numbers.
+/// Returns the next random number of a repeatable stream.
 fn next(random: &mut u64) -> u64 {
     *random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
     *random >> 33
 }
 
-/// A random operation on `key`.
+/// Makes a random operation on `key`.
 fn operate(table: &Table, key: &[u8], random: &mut u64, numbers: &AtomicU32) -> Op {
     let fresh = || numbers.fetch_add(1, Relaxed);
     let found = |bytes: Option<&[u8]>| -> Value { bytes.map(numbers_of) };
@@ -97,7 +97,7 @@ fn churn(table: &Table, done: &AtomicBool) -> u32 {
         for i in 0..60u32 {
             table.put(&i.to_le_bytes(), &[1; 50]).unwrap();
         }
-        // Free space for what moves closer to the start.
+        // Frees space for what moves closer to the start.
         for i in 0..60u32 {
             assert!(table.remove(&i.to_le_bytes()).unwrap());
         }
@@ -164,7 +164,7 @@ fn every_answer_in_memory_is_explained_by_some_order() {
 #[test]
 fn every_answer_of_a_file_is_explained_by_some_order() {
     let directory = tempfile::tempdir().unwrap();
-    // The smallest cache: frames are read and evicted, and half of it dirty causes a checkpoint.
+    // The smallest cache: frames are read and evicted, and a checkpoint starts when half of it is dirty.
     let table = options().cache_bytes(1).open(directory.path().join("t.spt")).unwrap();
     histories_are_linearizable(&table, 2, 6);
 }

@@ -178,7 +178,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every file that is tracked, or new and not ignored.
+/// Returns every file that is tracked, or new and not ignored.
 fn files() -> Vec<File> {
     let listed = Command::new("git")
         .args(["-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -230,7 +230,7 @@ fn file_names_tell_the_subject() {
     none(breaches.map(|f| format!("{}: name it after what it is for", f.path)).collect());
 }
 
-/// The modules of this crate that a line of code names: `crate::io::Mode` names `io`.
+/// Returns the modules of this crate that a line of code names: `crate::io::Mode` names `io`.
 fn modules_named(line: &str) -> Vec<&str> {
     let code = line.split("//").next().unwrap_or(line);
     let mut named = Vec::new();
@@ -305,7 +305,7 @@ fn no_file_names_the_machine_it_was_written_on() {
     none(breaches);
 }
 
-/// The lines of a Markdown file outside code, with their numbers from 1.
+/// Returns the lines of a Markdown file outside code, with their numbers from 1.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut code = false;
     text.lines().enumerate().filter_map(move |(i, line)| {
@@ -319,7 +319,7 @@ fn headings(text: &str) -> impl Iterator<Item = &str> {
     prose(text).filter(|(_, line)| line.starts_with('#')).map(|(_, line)| line.trim_start_matches('#').trim())
 }
 
-/// The anchor of a heading: `Where a bucket lies` is `#where-a-bucket-lies`.
+/// Returns the anchor of a heading: `Where a bucket lies` is `#where-a-bucket-lies`.
 fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
     kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
@@ -379,7 +379,7 @@ fn the_makefile_asks_for_the_rust_that_cargo_asks_for() {
     assert_eq!(quoted(&read("Makefile"), "RUST_MIN"), quoted(&read("Cargo.toml"), "rust-version"));
 }
 
-/// The targets of each `make` in a document's code or a workflow's steps, with the line.
+/// Returns the targets of each `make` in a document's code or a workflow's steps, with the line.
 fn targets_named(file: &File) -> Vec<(usize, String)> {
     let mut named = Vec::new();
     let mut matrix = false;

@@ -59,7 +59,7 @@ impl Contents {
         self.sum = self.sum.wrapping_sub(pair);
     }
 
-    /// The sum, as written in results and workload files.
+    /// Returns the sum, as written in results and workload files.
     pub fn digest(&self) -> String {
         format!("{:016x}", self.sum)
     }

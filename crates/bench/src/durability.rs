@@ -32,7 +32,7 @@ fn pair(random: &mut Random) -> ([u8; 16], [u8; 32]) {
     (key, [key, key].concat().try_into().expect("32 bytes"))
 }
 
-/// Durable puts, by 1 and 8 threads, compared with the bare disk: a small write to allocated blocks and fdatasync.
+/// Measures durable puts, by 1 and 8 threads, against the bare disk: a small write to allocated blocks and fdatasync.
 pub fn durable(path: &str) -> Outcome {
     let raw_path = format!("{path}-raw");
     let raw = std::fs::File::create(&raw_path)?;
@@ -93,7 +93,7 @@ fn put_until(table: &Table, seed: u64, done: &AtomicBool) -> Result<u64, Box<dyn
     Ok(count)
 }
 
-/// Operations per second of `threads` threads that each run `work` for a while.
+/// Returns the operations per second of `threads` threads that each run `work` for a while.
 fn rate(
     threads: u64,
     work: impl FnMut(u64, &AtomicBool) -> Result<u64, Box<dyn std::error::Error>> + Send + Clone,
@@ -118,7 +118,7 @@ fn rate(
     Ok(count.load(Relaxed) as f64 / start.elapsed().as_secs_f64())
 }
 
-/// Puts without a log, and with a log in the page cache.
+/// Measures puts without a log, and with a log in the page cache.
 pub fn os(path: &str, count: usize) -> Outcome {
     let (mut none, mut os) = (Vec::new(), Vec::new());
     let mut random = Random(1);
@@ -152,7 +152,7 @@ pub fn os(path: &str, count: usize) -> Outcome {
     Ok(())
 }
 
-/// The longest waits of a writer before and during a checkpoint of 1 GiB.
+/// Measures the longest waits of a writer before and during a checkpoint of 1 GiB.
 pub fn stall(path: &str) -> Outcome {
     remove(path);
     // A log that does not fill, so that the only checkpoint is the requested one.

@@ -25,7 +25,7 @@ pub type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 pub enum Place {
     /// In a file, or a directory of files.
     File,
-    /// In memory alone.
+    /// Only in memory.
     Memory,
     /// In a file, or a directory of files, that is written once from all of them.
     Dictionary,
@@ -46,7 +46,7 @@ pub struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// The words of the setting, each with its number if it has one.
+    /// Returns the words of the setting, each with its number if it has one.
     pub fn words(&self) -> impl Iterator<Item = Outcome<(&str, Option<u64>)>> {
         self.setting.split(',').map(|word| match word.split_once('=') {
             None => Ok((word, None)),
@@ -65,13 +65,13 @@ impl Opening<'_> {
 
 /// A kind of store.
 pub trait Engine: Sync {
-    /// Its name in results: lower case, no spaces.
+    /// Returns its name in results: lower case, no spaces.
     fn name(&self) -> &str;
 
-    /// The measured version.
+    /// Returns the measured version.
     fn version(&self) -> String;
 
-    /// The settings to measure at this location; empty if it cannot be there.
+    /// Returns the settings to measure at this location; empty if it cannot be there.
     fn settings(&self, place: Place) -> Vec<String>;
 
     /// Whether it accepts this setting at this location, listed or not.
@@ -94,7 +94,7 @@ pub trait Engine: Sync {
         true
     }
 
-    /// Its dictionary builder, if it has one.
+    /// Returns its dictionary builder, if it has one.
     fn maker(&self) -> Option<&dyn Maker> {
         None
     }
@@ -116,7 +116,7 @@ pub trait Store {
     /// Appends `tail` to the value of `key`; an absent key gets it as its value.
     fn append(&mut self, key: &[u8], tail: &[u8]) -> Outcome;
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     fn get(&mut self, key: &[u8]) -> Outcome<Option<&[u8]>>;
 
     /// Removes `key`; returns whether it was present.
@@ -211,7 +211,7 @@ pub trait Maker: Sync {
     /// Builds one from `pairs` and syncs it.
     fn build(&self, making: &Making<'_>, pairs: &mut dyn Pairs) -> Outcome;
 
-    /// Builds one from that at `old` and from `pairs`, and syncs it.
+    /// Builds one from the dictionary at `old` and from `pairs`, and syncs it.
     fn update(&self, _old: &Path, _making: &Making<'_>, _pairs: &mut dyn Pairs) -> Outcome {
         Err("has no updates".into())
     }
@@ -222,11 +222,11 @@ pub trait Maker: Sync {
 
 /// An open dictionary.
 pub trait Made: Sync {
-    /// A reader for the calling thread.
+    /// Returns a reader for the calling thread.
     fn reader(&self) -> Outcome<Box<dyn Reader + '_>>;
 
-    /// Its properties: names that end in their unit, and numbers. `bits_per_key` is that of its index in memory, if it
-    /// has one.
+    /// Returns its properties: numbers, with names that end in their unit. `bits_per_key` describes its index in
+    /// memory, if it has one.
     fn figures(&self) -> Outcome<Vec<(String, f64)>> {
         Ok(Vec::new())
     }
@@ -234,7 +234,7 @@ pub trait Made: Sync {
 
 /// Looks up keys.
 pub trait Reader {
-    /// The value of `key`; of a function, its rank in 8 little-endian bytes.
+    /// Returns the value of `key`; of a function, its rank in 8 little-endian bytes.
     fn get(&mut self, key: &[u8]) -> Outcome<Option<&[u8]>>;
 
     /// Whether `get_many` is more than a loop.

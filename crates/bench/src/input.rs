@@ -1,6 +1,6 @@
 //! Input pairs, generated from their number on demand.
 //!
-//! A [`Source`] generates pair `i` of an input, and key `i` of those that are never put. A [`Piece`] holds some of
+//! A [`Source`] generates pair `i` of an input, and keys that are never put. A [`Piece`] holds some of
 //! them, generated before the clock starts, so that large inputs take little memory.
 //!
 //! Not here: streams of appends (`stream.rs`).
@@ -26,7 +26,7 @@ enum Kind {
 }
 
 impl Source {
-    /// The source of `input` with `count` pairs; for accounts, two pairs per account.
+    /// Creates the source of `input` with `count` pairs; for accounts, two pairs per account.
     pub fn new(input: &Input, count: u64) -> Outcome<Source> {
         let kind = match *input {
             Input::Mixed { key_bytes, value_bytes, seed } => Kind::Mixed { key_bytes, value_bytes, seed },
@@ -49,7 +49,7 @@ impl Source {
         Ok(Source { count, kind })
     }
 
-    /// Number of pairs.
+    /// Returns the number of pairs.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -126,7 +126,7 @@ impl Source {
     }
 }
 
-/// The value of pair `i` of URLs: eight unique bytes, then a slice of `bytes`.
+/// Returns the value of pair `i` of URLs: eight unique bytes, then a slice of `bytes`.
 fn url_value(i: u64, seed: u64, value_bytes: usize, bytes: &[u8]) -> ([u8; 8], &[u8]) {
     let start = below(mix(!i ^ seed), VALUE_STARTS) as usize;
     (mix(i ^ !seed).to_le_bytes(), &bytes[start..start + value_bytes - 8])
@@ -183,7 +183,7 @@ const PIECE_BYTES: usize = 1 << 20;
 const PIECE_PAIRS: usize = 1 << 15;
 
 impl Piece {
-    /// Memory for pieces, already touched.
+    /// Allocates memory for pieces and touches it.
     pub fn new() -> Piece {
         let mut piece = Piece { bytes: vec![1; PIECE_BYTES + (64 << 10)], places: vec![(1, 1); PIECE_PAIRS + 1] };
         piece.clear();
@@ -202,22 +202,22 @@ impl Piece {
             let Some(i) = numbers.next() else { break };
             let start = self.bytes.len();
             let middle = source.write(i, &mut self.bytes);
-            self.places.push((start as u32, middle as u32)); // a piece has some MiB
+            self.places.push((start as u32, middle as u32)); // a piece is a few MiB
         }
         !self.places.is_empty()
     }
 
-    /// Number of pairs.
+    /// Returns the number of pairs.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// The pairs, in order.
+    /// Returns the pairs, in order.
     pub fn pairs(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
         (0..self.places.len()).map(|i| self.pair(i))
     }
 
-    /// Pair `i` of the piece.
+    /// Returns pair `i` of the piece.
     pub fn pair(&self, i: usize) -> (&[u8], &[u8]) {
         let (start, middle) = self.places[i];
         let end = self.places.get(i + 1).map_or(self.bytes.len(), |next| next.0 as usize);
@@ -225,7 +225,7 @@ impl Piece {
     }
 }
 
-/// `count` words, evenly spread over the dictionary, and their numbers from 1.
+/// Returns `count` words, evenly spread over the dictionary, and their numbers from 1.
 fn words(count: u64) -> Outcome<Vec<(Vec<u8>, Vec<u8>)>> {
     let path = repository_file(WORDS_FILE);
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -255,7 +255,7 @@ const LAST_NAMES: [&str; 12] = [
 ];
 const SHELLS: [&str; 4] = ["/bin/sh", "/bin/csh", "/bin/bash", "/usr/bin/zsh"];
 
-/// A password file of generated people: for each account the rest of the line by name, and the whole line by number.
+/// Generates a password file of people: for each account the rest of the line by name, and the whole line by number.
 fn accounts(count: u64, seed: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut random = Random(mix(seed));
     let mut pairs = Vec::new();

@@ -110,7 +110,7 @@ fn open(file: &Option<String>) -> Outcome<Table> {
     })
 }
 
-/// Time of `crew` threads for `keys` together.
+/// Returns the time that `crew` threads take for all `keys` together.
 fn timed(table: &Table, part: Part, keys: &[PairKey], crew: usize) -> Duration {
     let start = Instant::now();
     std::thread::scope(|scope| {

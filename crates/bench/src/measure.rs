@@ -58,7 +58,7 @@ impl Calls {
     }
 }
 
-/// The first number after `name`, 0 if there is none.
+/// Returns the first number after `name`, 0 if there is none.
 fn number_after(text: &str, name: &str) -> u64 {
     let rest = text.lines().find_map(|line| line.strip_prefix(name));
     rest.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
@@ -106,7 +106,7 @@ impl Stopwatch {
         Ok(wall)
     }
 
-    /// The sum of both.
+    /// Returns the sum of both.
     pub fn and(mut self, other: &Stopwatch) -> Stopwatch {
         self.wall += other.wall;
         self.user += other.user;
@@ -165,7 +165,7 @@ pub struct FileSize {
 }
 
 impl FileSize {
-    /// The size of the file at `path`, or of everything in the directory.
+    /// Returns the size of the file at `path`, or of everything in the directory.
     pub fn of(path: &Path) -> Outcome<FileSize> {
         let data = std::fs::symlink_metadata(path)?;
         if !data.is_dir() {
@@ -193,7 +193,7 @@ const STEPS: u64 = 64;
 
 impl Default for Latencies {
     fn default() -> Self {
-        // Touched in advance, so that its memory is there before anything is measured.
+        // Touched now, so that it is resident before anything is measured.
         Latencies { counts: vec![1; 64 * STEPS as usize], longest_ns: 0, longest_on_cpu_ns: 0, longest_at: 0 }.cleared()
     }
 }
@@ -218,7 +218,7 @@ impl Latencies {
         self.longest_on_cpu_ns = self.longest_on_cpu_ns.max(longest_ns.saturating_sub(off_cpu_ns));
     }
 
-    /// The latency that this share of the operations did not exceed.
+    /// Returns the latency that this share of the operations did not exceed.
     pub fn quantile_ns(&self, share: f64) -> u64 {
         let total: u64 = self.counts.iter().map(|&c| u64::from(c)).sum();
         let wanted = (total as f64 * share).ceil() as u64;
@@ -230,12 +230,12 @@ impl Latencies {
         at.map_or(self.longest_ns, |slot| slot_end(slot).min(self.longest_ns))
     }
 
-    /// The longest, and the number of that operation.
+    /// Returns the longest, and the number of that operation.
     pub fn longest(&self) -> (u64, u64) {
         (self.longest_ns, self.longest_at)
     }
 
-    /// The longest, less the time the thread was off the CPU.
+    /// Returns the longest, less the time the thread was off the CPU.
     pub fn longest_on_cpu_ns(&self) -> u64 {
         self.longest_on_cpu_ns
     }
@@ -250,7 +250,7 @@ fn slot(ns: u64) -> usize {
     ((u64::from(power) * STEPS) + (ns >> power)) as usize
 }
 
-/// The largest value of a slot.
+/// Returns the largest value of a slot.
 fn slot_end(slot: usize) -> u64 {
     let slot = slot as u64;
     if slot < STEPS {

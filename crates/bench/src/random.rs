@@ -7,7 +7,7 @@
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A random-looking number, distinct for each `x`: the last step of splitmix64.
+/// Returns a random-looking number, distinct for each `x`: the last step of splitmix64.
 pub fn mix(x: u64) -> u64 {
     let mut z = x.wrapping_add(GOLDEN);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -15,7 +15,7 @@ pub fn mix(x: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A number below `bound` from a random one; its bias is too small to affect a benchmark.
+/// Returns a number below `bound` from a random one; its bias is too small to affect a benchmark.
 pub fn below(random: u64, bound: u64) -> u64 {
     ((u128::from(random) * u128::from(bound)) >> 64) as u64
 }
@@ -24,14 +24,14 @@ pub fn below(random: u64, bound: u64) -> u64 {
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next number.
+    /// Returns the next number.
     pub fn next(&mut self) -> u64 {
         let number = mix(self.0);
         self.0 = self.0.wrapping_add(GOLDEN);
         number
     }
 
-    /// A key of 16 bytes.
+    /// Returns a key of 16 bytes.
     pub fn pair_key(&mut self) -> [u8; 16] {
         let (a, b) = (self.next().to_le_bytes(), self.next().to_le_bytes());
         [a, b].concat().try_into().expect("16 bytes")
@@ -53,8 +53,8 @@ impl Order {
         Order { count, mask: (1 << bits) - 1, shift: bits.div_ceil(2), seed: mix(seed) }
     }
 
-    /// The number at position `at`. Follows a permutation of a power of two until the result is below the count: at
-    /// most two steps on average.
+    /// Returns the number at position `at`. Follows a permutation of a power of two until the result is below the
+    /// count: at most two steps on average.
     pub fn at(&self, at: u64) -> u64 {
         debug_assert!(at < self.count, "position beyond the end of the order");
         let mut x = at;

@@ -29,12 +29,12 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// The median; of an even number, the lower middle value.
+    /// Returns the median; of an even number, the lower middle value.
     pub fn median(&self) -> f64 {
         self.values[(self.values.len() - 1) / 2]
     }
 
-    /// The minimum and the maximum.
+    /// Returns the minimum and the maximum.
     pub fn spread(&self) -> (f64, f64) {
         (self.values[0], self.values[self.values.len() - 1])
     }
@@ -87,7 +87,7 @@ impl Results {
         &mut self.figures[at]
     }
 
-    /// The results as the text of a file.
+    /// Returns the results as the text of a file.
     pub fn to_csv(&self) -> String {
         let mut text = String::new();
         for (name, value) in &self.facts {
@@ -133,7 +133,7 @@ impl Results {
         Results::from_csv(&text).map_err(|e| format!("{}: {e}", path.display()).into())
     }
 
-    /// The median of a figure.
+    /// Returns the median of a figure.
     pub fn median(&self, variant: &str, engine: &str, setting: &str, part: &str, metric: &str) -> Option<f64> {
         let is_meant = |f: &&Figure| {
             (&f.variant[..], &f.engine[..], &f.setting[..], &f.part[..], &f.metric[..])
@@ -142,18 +142,18 @@ impl Results {
         self.figures.iter().find(is_meant).map(Figure::median)
     }
 
-    /// The value of a fact, or an empty string.
+    /// Returns the value of a fact, or an empty string.
     pub fn fact(&self, name: &str) -> &str {
         self.facts.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value)
     }
 
-    /// The value of a fact about the run of one variant, which may be an earlier run than the file's last.
+    /// Returns the value of a fact about the run of one variant, which may be an earlier run than the file's last.
     pub fn fact_of(&self, variant: &str, name: &str) -> &str {
         let own = self.fact(&format!("{name} of {variant}"));
         if own.is_empty() { self.fact(name) } else { own }
     }
 
-    /// Takes over the figures of variants that this run leaves alone, with the facts about their own run.
+    /// Keeps the earlier figures of variants that this run does not measure, with the facts about their own run.
     pub fn keep(&mut self, earlier: Results, is_kept: impl Fn(&str) -> bool) {
         let mut variants: Vec<&str> = earlier.figures.iter().map(|f| &f.variant[..]).filter(|v| is_kept(v)).collect();
         variants.dedup();
@@ -181,7 +181,7 @@ fn figure(line: &str) -> Option<Figure> {
     (!values.is_empty()).then_some(Figure { variant, engine, setting, part, metric, values })
 }
 
-/// Six digits, more than the measurements justify.
+/// Formats six digits, more than the measurements justify.
 fn number(value: f64) -> String {
     if value == value.trunc() || value.abs() >= 1e5 {
         return format!("{value:.0}");
@@ -190,7 +190,7 @@ fn number(value: f64) -> String {
     format!("{value:.*}", digits.max(0) as usize)
 }
 
-/// The windows of a case, as lines of the windows file.
+/// Appends the windows of a case, as lines of the windows file.
 pub fn windows_csv(text: &mut String, case: &Case<'_>, windows: &[Window]) {
     if text.is_empty() {
         text.push_str(WINDOW_COLUMNS);
@@ -215,7 +215,7 @@ pub fn windows_csv(text: &mut String, case: &Case<'_>, windows: &[Window]) {
 /// The head of a windows file.
 pub const WINDOW_COLUMNS: &str = "variant,engine,setting,appends,ops_per_s,ops_per_cpu_s,rss_bytes,peak_bytes";
 
-/// The facts that figures depend on: machine, build, command.
+/// Returns the facts that figures depend on: machine, build, command.
 pub fn facts() -> Vec<(String, String)> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, name: &str| {
@@ -224,7 +224,7 @@ pub fn facts() -> Vec<(String, String)> {
     };
     let cpus = read("/proc/cpuinfo");
     let count = cpus.lines().filter(|line| line.starts_with("processor")).count();
-    // Results change while they are written.
+    // The run itself changes the results.
     let changed = ["status", "--porcelain", "--untracked-files=no", "--", ".", ":!results"];
     let changed = !said("git", &changed).is_empty();
     let commit = said("git", &["rev-parse", "--short=12", "HEAD"]);
@@ -255,13 +255,13 @@ pub fn facts() -> Vec<(String, String)> {
     .to_vec()
 }
 
-/// A size from `/proc/meminfo` in a larger unit.
+/// Formats a size from `/proc/meminfo` in a larger unit.
 fn gib(kb: &str) -> String {
     let number: f64 = kb.trim_end_matches(" kB").parse().unwrap_or(0.0);
     format!("{:.1} GiB", number / 1048576.0)
 }
 
-/// The output of a program, or nothing if it is missing.
+/// Returns the output of a program, or nothing if it is missing.
 fn said(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).current_dir(repository_file(".")).output();
     output.map_or_else(|_| String::new(), |o| String::from_utf8_lossy(&o.stdout).trim().to_owned())

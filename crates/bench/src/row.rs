@@ -31,11 +31,11 @@ pub struct Row {
 pub struct Window {
     /// Appends up to its end.
     pub appends: u64,
-    /// Appends a second.
+    /// Appends per second.
     pub ops_per_s: f64,
     /// Appends per second of CPU time.
     pub ops_per_cpu_s: f64,
-    /// Memory at its end, less what was there before the store.
+    /// Memory at its end, less the memory before the store was opened.
     pub rss_bytes: u64,
     /// Peak memory within it.
     pub peak_bytes: u64,

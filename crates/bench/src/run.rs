@@ -184,7 +184,7 @@ impl Plan {
     }
 }
 
-/// Head and lines of the windows file at `path` that belong to other variants; empty if there are none.
+/// Returns the head and lines of the windows file at `path` that belong to other variants; empty if there are none.
 fn kept_windows(path: &Path, is_kept: impl Fn(&str) -> bool) -> String {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let mut lines = text.lines();
@@ -193,7 +193,7 @@ fn kept_windows(path: &Path, is_kept: impl Fn(&str) -> bool) -> String {
     if kept.is_empty() { String::new() } else { format!("{head}\n{}\n", kept.join("\n")) }
 }
 
-/// The exit status; `None` if the process had to be killed.
+/// Waits for the process. Returns its exit status; `None` if it had to be killed.
 fn wait(child: &mut Child, limit: Duration) -> Outcome<Option<std::process::ExitStatus>> {
     let start = Instant::now();
     loop {
@@ -231,7 +231,7 @@ fn case_name(case: &Case<'_>) -> String {
     format!("{}/{} {}:{}", case.workload.name, case.variant.name, case.engine.name(), case.setting)
 }
 
-/// The figures to print immediately.
+/// Returns the figures to print immediately.
 fn gist(lines: &[Line]) -> String {
     let mut words = Vec::new();
     for line in lines {

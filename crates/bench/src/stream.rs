@@ -23,7 +23,7 @@ pub const RECORD_BYTES: usize = 16;
 pub const KEY_BYTES: usize = 8;
 /// Records of the longest value: 16 KiB.
 pub const RECORDS_MAX: u64 = 1024;
-/// Expected records of a rank's key; far enough below [`RECORDS_MAX`] that chance does not exceed it.
+/// Expected records of a rank's key; far enough below [`RECORDS_MAX`] that random variation does not exceed it.
 const RECORDS_AIM: u64 = 860;
 
 /// All appends of a form.
@@ -54,7 +54,7 @@ pub struct Record {
 pub const FRESH: u64 = 1 << 40;
 
 impl Stream {
-    /// `appends` records for `keys` keys; with `Sizes`, the number that the sizes add up to.
+    /// Creates a stream of `appends` records for `keys` keys; with `Sizes`, the sizes determine the number of records.
     pub fn new(choice: KeyChoice, keys: u64, appends: u64, seed: u64) -> Outcome<Stream> {
         if keys == 0 || appends < keys && !matches!(choice, KeyChoice::Sizes { .. }) {
             return Err(format!("{appends} appends cannot touch {keys} keys").into());
@@ -71,12 +71,12 @@ impl Stream {
         Ok(Stream { appends, seed: mix(seed), order: Order::new(appends, seed), choice })
     }
 
-    /// Number of records.
+    /// Returns the number of records.
     pub fn appends(&self) -> u64 {
         self.appends
     }
 
-    /// Record `i`.
+    /// Returns record `i`.
     pub fn record(&self, i: u64) -> Record {
         let number = self.number(i);
         let key = mix(number ^ self.seed);
@@ -147,24 +147,24 @@ impl Zipf {
         exp(-self.exponent * ln(x))
     }
 
-    /// Integral of `weight` from 1 to `x`.
+    /// Computes the integral of `weight` from 1 to `x`.
     fn integral(&self, x: f64) -> f64 {
         let rest = 1.0 - self.exponent;
         if rest.abs() < 1e-9 { ln(x) } else { (exp(rest * ln(x)) - 1.0) / rest }
     }
 
-    /// Inverse of the integral.
+    /// Computes the inverse of the integral.
     fn inverse(&self, integral: f64) -> f64 {
         let rest = 1.0 - self.exponent;
         if rest.abs() < 1e-9 { exp(integral) } else { exp(ln(1.0 + rest * integral) / rest) }
     }
 
-    /// Weight of a rank.
+    /// Returns the weight of a rank.
     fn share(&self, rank: u64) -> f64 {
         self.weight(rank as f64 + 1.0) / self.total
     }
 
-    /// The rank for a uniform random number.
+    /// Returns the rank for a uniform random number.
     pub fn rank(&self, number: u64) -> u64 {
         let mut random = mix(number);
         loop {
@@ -180,7 +180,7 @@ impl Zipf {
     }
 }
 
-/// The natural logarithm, from the four basic operations, which are the same everywhere.
+/// Computes the natural logarithm from the four basic operations, which are the same everywhere.
 fn ln(x: f64) -> f64 {
     let bits = x.to_bits();
     let mut power = ((bits >> 52) & 0x7FF) as f64 - 1023.0;
@@ -194,7 +194,7 @@ fn ln(x: f64) -> f64 {
     power * std::f64::consts::LN_2 + 2.0 * z * series
 }
 
-/// e to the power of `x`, for `x` of at most some hundreds.
+/// Computes e to the power of `x`, for `x` of at most some hundreds.
 fn exp(x: f64) -> f64 {
     let power = (x / std::f64::consts::LN_2).round();
     let rest = x - power * std::f64::consts::LN_2;

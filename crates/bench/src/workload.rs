@@ -52,7 +52,7 @@ pub struct Table {
     /// For lines that are variants: the `engine:setting` to show.
     #[serde(default)]
     pub engines: Vec<String>,
-    /// For lines that are variants: those without a line.
+    /// For lines that are variants: variants without a line.
     #[serde(default)]
     pub without_variants: Vec<String>,
     /// Its columns.
@@ -192,7 +192,7 @@ pub enum Part {
     Reopen,
     /// Looks up every key in another order than that of the puts, and checks the value's length.
     Read,
-    /// Looks up every key in that order, and compares the value.
+    /// Looks up every key in the order of `Read`, and compares the value.
     Get,
     /// Get, in the order of the puts.
     GetInOrder,
@@ -232,7 +232,7 @@ pub enum Part {
     GetCold,
     /// Get-many, by one thread, with an initially cold page cache.
     GetManyCold,
-    /// Get with the dictionary read by `pread` instead of mapped; skipped without that choice. Likewise the next three.
+    /// Get with the dictionary read by `pread` instead of mapped; skipped without that choice, as are the next three.
     GetPread,
     /// Get-many, by `pread`.
     GetManyPread,
@@ -325,18 +325,18 @@ pub struct Case<'w> {
     pub form: Form,
 }
 
-/// The directory of this package, with the workloads.
+/// Returns the directory of this package, with the workloads.
 fn package() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A file of the repository, by its path from the root.
+/// Returns a file of the repository, by its path from the root.
 pub fn repository_file(path: &str) -> PathBuf {
     package().ancestors().nth(2).unwrap_or(package()).join(path)
 }
 
 impl Workload {
-    /// The workload of that name.
+    /// Returns the workload of that name.
     pub fn named(name: &str) -> Outcome<Workload> {
         let path = package().join("workloads").join(format!("{name}.toml"));
         let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -344,7 +344,7 @@ impl Workload {
         Ok(Workload { name: name.to_owned(), ..workload })
     }
 
-    /// All workloads, by name.
+    /// Returns all workloads, by name.
     pub fn all() -> Outcome<Vec<Workload>> {
         let mut names = Vec::new();
         for entry in std::fs::read_dir(package().join("workloads"))? {
@@ -357,7 +357,7 @@ impl Workload {
         names.iter().map(|name| Workload::named(name)).collect()
     }
 
-    /// The named workloads, where `append` selects `append-uniform` and its like; all if the list is empty.
+    /// Returns the named workloads, where `append` selects `append-uniform` and its like; all if the list is empty.
     pub fn chosen(names: &[String]) -> Outcome<Vec<Workload>> {
         let mut all = Workload::all()?;
         let means = |name: &String, workload: &Workload| {
@@ -370,18 +370,18 @@ impl Workload {
         Ok(all)
     }
 
-    /// The form of that name.
+    /// Returns the form of that name.
     pub fn form(&self, name: &str) -> Outcome<&Form> {
         self.form.get(name).ok_or_else(|| format!("workload {} has no form {name}", self.name).into())
     }
 
-    /// The variant of that name.
+    /// Returns the variant of that name.
     pub fn variant(&self, name: &str) -> Outcome<&Variant> {
         let found = self.variant.iter().find(|variant| variant.name == name);
         found.ok_or_else(|| format!("workload {} has no variant {name}", self.name).into())
     }
 
-    /// Every case of a form by these engines; by all engines if the list is empty.
+    /// Returns every case of a form by these engines; by all engines if the list is empty.
     pub fn cases(&self, form: &str, engines: &[String]) -> Outcome<Vec<Case<'_>>> {
         let mut cases = Vec::new();
         for variant in &self.variant {
@@ -403,7 +403,7 @@ fn is_named(name: &str, engine: &dyn Engine, setting: &str) -> bool {
 }
 
 impl Variant {
-    /// The form of that name with this variant's changes; `None` if the variant does not have it.
+    /// Returns the form of that name with this variant's changes; `None` if the variant does not have it.
     pub fn form(&self, name: &str, form: &Form) -> Option<Form> {
         if !self.forms.is_empty() && !self.forms.iter().any(|own| own == name) || self.count > Some(form.count) {
             return None;
@@ -415,7 +415,7 @@ impl Variant {
         Some(form)
     }
 
-    /// Engines and settings, in file order, without those that this build or an engine does not know.
+    /// Returns engines and settings, in file order, without those that this build or an engine does not know.
     fn runs(&self) -> Vec<(&'static dyn Engine, String)> {
         let mut runs: Vec<(&'static dyn Engine, String)> = Vec::new();
         for wanted in &self.engines {
@@ -439,7 +439,7 @@ impl Variant {
         runs
     }
 
-    /// The named setting with each of `with` and every combination of the grid's numbers.
+    /// Returns the named setting with each of `with` and every combination of the grid's numbers.
     fn combinations(&self, named: Option<&str>) -> Vec<String> {
         let mut settings = vec![named.unwrap_or_default().to_owned()];
         let extend = |settings: Vec<String>, words: &[String]| -> Vec<String> {

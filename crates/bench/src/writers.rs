@@ -1,8 +1,8 @@
-//! Writers side by side: `splitpoint-bench writers [FILE]`. One thread does all operations, then several a share each,
-//! in alternating rounds.
+//! Concurrent writers: `splitpoint-bench writers [FILE]`. One thread does all operations, then several threads share
+//! them, in alternating rounds.
 //!
-//! Keys of 8 bytes and values of 32, for each durability that the place has. The keys of the overwrites are uniform, so
-//! that threads rarely meet, or by Zipf's law (exponent 0.99), so that they meet all the time.
+//! Keys of 8 bytes and values of 32, for each durability available in memory or in FILE. The keys of the overwrites are
+//! uniform, so that threads rarely meet, or by Zipf's law (exponent 0.99), so that they meet all the time.
 
 use crate::durability::remove;
 use crate::engine::Outcome;
@@ -89,7 +89,7 @@ fn open(file: Option<&str>, durability: Durability) -> splitpoint::Result<Table>
     }
 }
 
-/// Seconds that the threads take together.
+/// Returns the seconds that all threads take together.
 fn together(table: &Table, work: Work, keys: &[Key], threads: usize) -> Result<f64, Box<dyn std::error::Error>> {
     let start = Instant::now();
     std::thread::scope(|scope| {

@@ -36,7 +36,7 @@ pub fn share<'p>(path: &Path, sources: impl IntoIterator<Item = &'p Path> + Clon
     let _ = std::fs::set_permissions(path, Permissions::from_mode(permissions));
 }
 
-/// The file whose permissions decide who may use the table, dictionary or other file at `path`.
+/// Finds the metadata of the file whose permissions decide who may use the table, dictionary or other file at `path`.
 fn file_of(path: &Path) -> Option<Metadata> {
     // A shell may have opened a file for standard input.
     let path = if path.as_os_str() == "-" { Path::new("/dev/stdin") } else { file_behind(path) };

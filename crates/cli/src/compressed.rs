@@ -10,9 +10,9 @@ use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-/// Contents after which the first bytes are taken to be compressed.
+/// Input counts as compressed if it decodes up to this length without an error.
 const DECODED_BYTES: u64 = 1 << 20;
-/// Of the window: what `zstd` itself takes without `--long`.
+/// The largest window that `zstd` itself accepts without `--long`.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl fmt::Display for Compression {
 impl Compression {
     pub fn of(head: &[u8]) -> Option<Self> {
         match *head {
-            // Method 8, and no flag that is not known.
+            // Method 8, and only known flags.
             [0x1f, 0x8b, 8, flags, ..] if flags < 0x20 => Some(Self::Gzip),
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Self::Zstd),
             // A skippable frame, with which pzstd begins.
@@ -107,7 +107,7 @@ pub fn is_named(path: &Path) -> bool {
     path.extension().is_some_and(|extension| ["gz", "tgz", "zst", "tzst"].iter().any(|known| extension == *known))
 }
 
-/// Whether a Zstandard window is larger than the most that is allocated.
+/// Whether the error is a Zstandard window above the limit.
 pub fn needs_larger_window(error: &io::Error) -> bool {
     error.to_string().contains("requires too much memory")
 }

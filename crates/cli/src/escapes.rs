@@ -19,7 +19,7 @@ pub fn unescape(text: &[u8], bytes: &mut Vec<u8>) -> Result<(), String> {
     Ok(())
 }
 
-/// The byte of the escape at the start of `text`, and the escape's length.
+/// Returns the byte of the escape at the start of `text`, and the escape's length.
 fn escaped_byte(text: &[u8]) -> Result<(u8, usize), String> {
     match *text {
         [_, b't', ..] => Ok((b'\t', 2)),
@@ -93,7 +93,7 @@ fn to_escape(word: u64) -> u64 {
     is_control | is_zero(word ^ (0x7f * EACH)) | is_zero(word ^ (u64::from(b'\\') * EACH))
 }
 
-/// The position of the first byte that needs an escape.
+/// Returns the position of the first byte that needs an escape.
 fn first_to_escape(bytes: &[u8]) -> Option<usize> {
     let (words, rest) = bytes.as_chunks::<8>();
     let flagged =
@@ -120,7 +120,7 @@ fn push_escaped(byte: u8, text: &mut Vec<u8>) {
     }
 }
 
-/// A key or a line for messages: in quotes, escaped, cut to 64 bytes.
+/// Formats a key or a line for messages: in quotes, escaped, cut to 64 bytes.
 pub fn quoted(bytes: &[u8]) -> String {
     const SHOWN_BYTES_MAX: usize = 64;
     let mut escaped = Vec::new();

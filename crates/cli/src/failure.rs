@@ -27,7 +27,7 @@ impl Failure {
         Self::with_status(message, EXIT_NO)
     }
 
-    /// For a command that has printed the faults as its answer.
+    /// The failure of a command that has printed the faults as its answer.
     pub fn no_already_printed() -> Self {
         Self { message: None, status: EXIT_NO }
     }
@@ -36,7 +36,7 @@ impl Failure {
         Self::with_status(message, EXIT_USAGE)
     }
 
-    /// With the status of a kind that the library has too.
+    /// A failure with the status of a kind that the library has too.
     pub fn of_kind(kind: ErrorKind, message: impl Display) -> Self {
         Self::with_status(message, kind.exit_code())
     }
@@ -70,7 +70,7 @@ impl Failure {
         }
     }
 
-    /// Whether it is an error of the library of one of these kinds.
+    /// Whether it is a library error of one of these kinds.
     pub fn is_of(&self, kinds: &[ErrorKind]) -> bool {
         kinds.iter().any(|kind| kind.exit_code() == self.status)
     }
@@ -80,12 +80,12 @@ impl Failure {
         self.message.is_none() && self.status == 0
     }
 
-    /// Puts the place of the cause before the message.
+    /// Puts the location of the cause before the message.
     pub fn at(self, place: impl Display) -> Self {
         Self { message: self.message.map(|message| format!("{place}: {message}")), ..self }
     }
 
-    /// Appends a sentence, which is given without its full stop.
+    /// Appends a sentence; pass it without its full stop.
     pub fn and(self, sentence: impl Display) -> Self {
         let message = self.message.map(|message| format!("{}. {sentence}.", message.trim_end_matches('.')));
         Self { message, ..self }
@@ -113,7 +113,7 @@ impl From<splitpoint::Error> for Failure {
     }
 }
 
-/// The options and commands of this program that do what the hint of `error` says.
+/// Returns the options and commands of this program that do what the hint of `error` says.
 fn options_for(error: &splitpoint::Error) -> Option<&'static str> {
     let advises = |what| error.hint().is_some_and(|hint| hint.contains(what));
     match error.kind() {

@@ -5,7 +5,7 @@
 //!      12       1,041    9.84%     9.91%  ████████████████
 //! ```
 //!
-//! Bars are number signs where the locale is not of UTF-8.
+//! Bars are number signs if the locale is not UTF-8.
 //!
 //! A good hash function distributes keys over buckets as if at random. Under linear hashing even a random function
 //! does not load all buckets alike: of `b` buckets with `2^l <= b < 2^(l+1)`, the `b - 2^l` that have split in this
@@ -41,7 +41,7 @@ struct Sizes<'s> {
     histogram: &'s [(u64, u64)],
 }
 
-/// The histogram, one string per line, fitted to this terminal.
+/// Draws the histogram, one string per line, fitted to this terminal.
 pub fn picture(stat: &TableSurvey) -> Vec<String> {
     let columns = terminal_size::terminal_size().map_or(COLUMNS_DEFAULT, |(width, _)| usize::from(width.0));
     let mut histogram = stat.histogram.clone();
@@ -93,13 +93,13 @@ pub fn draws_blocks() -> bool {
     locale.is_none_or(|locale| is_utf8(&locale.to_string_lossy()))
 }
 
-/// A bar of number signs.
+/// Draws a bar of number signs.
 fn plain_bar(fraction: f64, columns: usize) -> String {
     let marks = (fraction * columns as f64).round() as usize;
     "#".repeat(marks.max(usize::from(fraction > 0.0)))
 }
 
-/// `fraction` of `columns`, to an eighth of a column; at least one mark for anything above 0.
+/// Draws `fraction` of `columns`, to an eighth of a column; at least one mark for anything above 0.
 fn bar(fraction: f64, columns: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let mut eighths = (fraction * columns as f64 * 8.0).round() as usize;
@@ -125,7 +125,7 @@ fn rows(sizes: &Sizes<'_>) -> Vec<Row> {
     rows
 }
 
-/// The size up to which all but [`TAIL_SHARE`] of the buckets reach; the largest if one row per size suffices for all.
+/// The size that all but [`TAIL_SHARE`] of the buckets reach at most; the largest if one row per size suffices for all.
 fn bulk_end(sizes: &Sizes<'_>, smallest: u64, largest: u64) -> u64 {
     if largest - smallest < ROWS_MAX {
         return largest;
@@ -147,7 +147,7 @@ fn row(sizes: &Sizes<'_>, from: u64, to: u64) -> Row {
     Row { from, to, buckets, expected: expected_share(sizes.pairs, sizes.buckets, from, to) }
 }
 
-/// Expected share of buckets with `from..=to` pairs: see the top of the file.
+/// Returns the expected share of buckets with `from..=to` pairs: see the top of the file.
 fn expected_share(pairs: u64, buckets: u64, from: u64, to: u64) -> f64 {
     if buckets == 0 {
         return 0.0;

@@ -2,8 +2,8 @@
 //!
 //! One buffer: `[returned | start .. end: read, not yet returned | free]`. A row that does not fit makes it grow by
 //! doubling what has actually been read, so a length that the input merely claims costs nothing. A row longer than
-//! [`ROW_BYTES_MAX`], or than the memory that can be allocated, is an answer of its own and never an abort. A signal
-//! wakes a waiting read. Compressed input is recognized by its first bytes and decompressed (`compressed.rs`).
+//! [`ROW_BYTES_MAX`], or than the memory that can be allocated, is reported as [`Taken::TooLong`] and never aborts. A
+//! signal wakes a waiting read. Compressed input is recognized by its first bytes and decompressed (`compressed.rs`).
 
 use crate::compressed::{self, Compression};
 use crate::failure::{Failure, Result};
@@ -31,7 +31,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 
 /// Bytes that show whether the input is compressed.
 const SIGNATURE_BYTES: usize = 4;
-/// As much as a pipe holds.
+/// The capacity of a pipe.
 const HEAD_BYTES: usize = 64 << 10;
 
 /// The result of [`Input::line`] or [`Input::exactly`]. Ranges are for [`Input::bytes`], valid until the next call.
@@ -50,7 +50,7 @@ pub enum Taken {
 
 pub struct Input<'i> {
     source: Box<dyn Read + 'i>,
-    /// For messages: the file as the user gave it, or `stdin`.
+    /// The name for messages: the file as the user gave it, or `stdin`.
     pub name: String,
     /// Length of a regular file; `None` for pipes and compressed files.
     pub file_bytes: Option<u64>,
@@ -147,8 +147,8 @@ impl<'i> Input<'i> {
         self.compressed.as_ref().map_or_else(|| self.taken_bytes(), |(_, read)| read.get())
     }
 
-    /// The regular file, to read parts of it a second time, and where in it the input begins; `None` for pipes and
-    /// compressed files.
+    /// Returns the regular file, to read parts of it a second time, and where in it the input begins; `None` for pipes
+    /// and compressed files.
     pub fn again(&self) -> Option<(File, u64)> {
         let (file, begin) = self.file.as_ref()?;
         Some((file.try_clone().ok()?, *begin))
@@ -158,7 +158,7 @@ impl<'i> Input<'i> {
         self.compressed.as_ref().map(|(compression, _)| *compression)
     }
 
-    /// The mark that some programs put before UTF-8 text.
+    /// Skips the mark that some programs put before UTF-8 text.
     pub fn skip_byte_order_mark(&mut self) -> Result<()> {
         if let Taken::Bytes(range) = self.peek()?
             && self.bytes(range).starts_with(&BYTE_ORDER_MARK[..1])
@@ -174,7 +174,7 @@ impl<'i> Input<'i> {
         &self.buffer[range]
     }
 
-    /// The bytes that were read and not returned, at least one; [`consume`](Self::consume) marks them as returned.
+    /// Returns the bytes read but not yet returned, at least one; [`consume`](Self::consume) marks them as returned.
     pub fn peek(&mut self) -> Result<Taken> {
         while self.start == self.end {
             match self.fill()? {
@@ -206,7 +206,7 @@ impl<'i> Input<'i> {
         self.start = (self.start + count).min(self.end);
     }
 
-    /// The next line without its newline; the last line may lack one.
+    /// Returns the next line without its newline; the last line may lack one.
     pub fn line(&mut self) -> Result<Taken> {
         if self.skips_line && !self.skip_line()? {
             return Ok(Taken::Interrupted);
@@ -236,7 +236,7 @@ impl<'i> Input<'i> {
         }
     }
 
-    /// The next `count` bytes, all or [`Taken::Short`].
+    /// Returns the next `count` bytes, or [`Taken::Short`] if the input ends first.
     pub fn exactly(&mut self, count: u64) -> Result<Taken> {
         loop {
             let there = self.end - self.start;
@@ -305,7 +305,7 @@ impl<'i> Input<'i> {
         }
     }
 
-    /// A failed read: of the file, or of the compressed data in it.
+    /// The failure of a read: of the file, or of the compressed data in it.
     fn failed(&self, error: &io::Error) -> Failure {
         let Some((compression, _)) = self.compressed.as_ref().filter(|_| error.raw_os_error().is_none()) else {
             return Failure::io(&self.name, error);
@@ -349,8 +349,8 @@ enum Fill {
     End,
 }
 
-/// The first bytes: what the first read returns, and at least those that decide, unless the input ends or a signal
-/// comes before. If they begin like compressed data and `fully`, as many as fit; `true` if the input ended.
+/// Reads the first bytes: at least [`SIGNATURE_BYTES`], unless the input ends or a signal comes first; if `fully` and
+/// they begin like compressed data, as many as fit. Returns `true` if the input ended.
 fn head(source: &mut impl Read, fully: bool) -> io::Result<(Vec<u8>, bool)> {
     let mut head = vec![0; HEAD_BYTES];
     let mut read = 0;
@@ -362,7 +362,7 @@ fn head(source: &mut impl Read, fully: bool) -> io::Result<(Vec<u8>, bool)> {
                 break;
             }
             Ok(count) => read += count,
-            // Reading on meets the signal again.
+            // The next read meets the signal again.
             Err(error) if is_signal(&error) => break,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -372,8 +372,8 @@ fn head(source: &mut impl Read, fully: bool) -> io::Result<(Vec<u8>, bool)> {
     Ok((head, ended))
 }
 
-/// Whether a read ended because of a signal, by [`Wakeable`]. A network file system that gives up says ETIMEDOUT, which
-/// has a number of the system.
+/// Whether a read ended because of a signal, by [`Wakeable`]. A network file system that gives up also reports
+/// ETIMEDOUT, but with a number of the system.
 fn is_signal(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none()
 }

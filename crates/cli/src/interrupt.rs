@@ -84,18 +84,18 @@ impl Interrupt {
         }
     }
 
-    /// For a callback in the library: `Break` once a signal has come.
+    /// Returns a callback for the library: `Break` once a signal has come.
     pub fn breaker(&self) -> impl Fn() -> ControlFlow<()> + Send + Sync + 'static {
         let caught = Arc::clone(&self.caught);
         move || if caught.load(Ordering::Relaxed) == 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
-    /// For work that can end between two steps with nothing to keep.
+    /// Fails if a signal came, for work that can end between two steps and has nothing to keep.
     pub fn stop_if_caught(&self, done: &str) -> Result<()> {
         self.caught().map_or(Ok(()), |signal| Err(Failure::stopped(signal, done)))
     }
 
-    /// To poll together with the awaited input.
+    /// Returns a descriptor to poll together with the awaited input.
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
@@ -108,7 +108,7 @@ pub fn outlive_file_limit() -> Result<()> {
     flag::register(SIGXFSZ, Arc::default()).map(|_| ()).map_err(|error| Failure::io("cannot watch for signals", &error))
 }
 
-/// From now on a signal prints `done` and ends the process: for one long call that only reads.
+/// From now on a signal prints `done` and ends the process. Use it for one long call that only reads.
 pub fn exit_on_signal(done: &'static str) -> Result<()> {
     let ignored = ignored_signals();
     let watched = WATCHED.iter().map(|(signal, _)| *signal).filter(|signal| ignored & mask_bit(*signal) == 0);

@@ -1,10 +1,10 @@
 //! The `splitpoint` program: tables and dictionaries from the command line.
 //!
-//! `cmd/` has one file per command: a struct of its arguments (clap makes `--help` from it) and a `run`. What goes in:
+//! `cmd/` has one file per command: a struct of its arguments (clap makes `--help` from it) and a `run`. Input:
 //! `source/` inputs and what they are, `format/` the formats of pairs, one file each, `input.rs` bytes of a file or
-//! pipe with bounded rows, `compressed.rs` gzip and Zstandard, `open.rs` tables. What is said: `output.rs`,
-//! `progress.rs`, `failure.rs` messages and exit status, `histogram.rs` bucket sizes as text, `number.rs` sizes and
-//! times for people, `escapes.rs` bytes as text. `interrupt.rs` signals.
+//! pipe with bounded rows, `compressed.rs` gzip and Zstandard, `open.rs` tables. Output: `output.rs`, `progress.rs`,
+//! `failure.rs` messages and exit status, `histogram.rs` bucket sizes as text, `number.rs` sizes and times for people,
+//! `escapes.rs` bytes as text. `interrupt.rs` signals.
 //!
 //! Standard output carries the answer and nothing else; progress, warnings and errors go to standard error. Exit
 //! status: 0 done, 1 the answer is no (key absent, faults found, row refused), 2 usage, 128 + n stopped by signal n,

@@ -3,7 +3,7 @@
 pub use splitpoint_server::parse_size;
 use std::time::Duration;
 
-/// A size for memory to work in, which must not be 0.
+/// Parses a size of working memory, which must not be 0.
 pub fn parse_memory(text: &str) -> Result<u64, String> {
     match parse_size(text)? {
         0 => Err("no work is possible without memory; give 64M or more".into()),
@@ -11,12 +11,12 @@ pub fn parse_memory(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A [`parse_size`] for options that the library takes as a `u32`.
+/// Like [`parse_size`], for options that the library takes as a `u32`.
 pub fn parse_size_u32(text: &str) -> Result<u32, String> {
     u32::try_from(parse_size(text)?).map_err(|_| format!("{text} is more than {} bytes", u32::MAX))
 }
 
-/// `1234567` -> `1,234,567`.
+/// Adds separators: `1234567` -> `1,234,567`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -29,12 +29,12 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// `1 row`, `1,234 rows`.
+/// Formats a count of things: `1 row`, `1,234 rows`.
 pub fn count_of(number: u64, noun: &str) -> String {
     format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
-/// `1.7 MiB`.
+/// Formats a size: `1.7 MiB`.
 pub fn size(bytes: u64) -> String {
     let mut amount = bytes as f64;
     for unit in ["B", "KiB", "MiB", "GiB"] {
@@ -46,7 +46,7 @@ pub fn size(bytes: u64) -> String {
     format!("{amount:.1} TiB")
 }
 
-/// About three digits and a unit: `870 ns`, `3.1 ms`, `12.0 s`.
+/// Formats about three digits and a unit: `870 ns`, `3.1 ms`, `12.0 s`.
 pub fn seconds(seconds: f64) -> String {
     let (amount, unit) = match seconds {
         s if s >= 1.0 => (s, "s"),
@@ -57,17 +57,17 @@ pub fn seconds(seconds: f64) -> String {
     if amount >= 100.0 { format!("{amount:.0} {unit}") } else { format!("{amount:.1} {unit}") }
 }
 
-/// A count per second, rounded; 0 if no time has passed.
+/// Returns a count per second, rounded; 0 if no time has passed.
 pub fn per_second(count: u64, seconds: f64) -> u64 {
     if seconds > 0.0 { (count as f64 / seconds).round() as u64 } else { 0 }
 }
 
-/// A count per second over a duration.
+/// Returns a count per second over a duration.
 pub fn rate(count: u64, time: Duration) -> u64 {
     per_second(count, time.as_secs_f64())
 }
 
-/// Seconds, as of `--watch` and `--timeout`.
+/// Parses seconds, as for `--watch` and `--timeout`.
 pub fn parse_interval(text: &str) -> std::result::Result<Duration, String> {
     let seconds: Option<f64> = text.parse().ok().filter(|seconds| (0.1..=86_400.0).contains(seconds));
     seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("{text:?} is not a number of seconds from 0.1 to 86400"))

@@ -25,14 +25,14 @@ impl Output {
         self.sink.write_all(bytes).map_err(Failure::output)
     }
 
-    /// A line of text, flushed at once so that people see it.
+    /// Prints a line of text, flushed at once so that people see it.
     pub fn line(&mut self, text: &str) -> Result<()> {
         self.write(text.as_bytes())?;
         self.write(b"\n")?;
         self.flush()
     }
 
-    /// A report, indented.
+    /// Prints a report, indented.
     pub fn json(&mut self, report: &Value) -> Result<()> {
         self.line(&format!("{report:#}"))
     }
@@ -42,8 +42,8 @@ impl Output {
     }
 }
 
-/// A line on standard error, in one write. One that cannot be written is dropped: work does not stop for a message, and
-/// the exit status reports the result.
+/// Prints a line on standard error, in one write. A line that cannot be written is dropped: work does not stop for a
+/// message, and the exit status reports the result.
 pub fn say(message: impl Display) {
     let _ = io::stderr().write_all(format!("{message}\n").as_bytes());
 }

@@ -23,22 +23,22 @@ pub struct Progress {
 #[derive(Clone, Copy)]
 enum Unit {
     Bytes,
-    /// In the singular.
+    /// The name of an item, in the singular.
     Items(&'static str),
 }
 
 impl Progress {
-    /// Of a file; `None` for an unknown length.
+    /// Progress over the bytes of a file; `total` is `None` if the length is unknown.
     pub fn of_bytes(verb: &'static str, total: Option<u64>) -> Self {
         Self::new(verb, Unit::Bytes, total)
     }
 
-    /// Of pairs, rows or keys; `noun` is one of them.
+    /// Progress over pairs, rows or keys; `noun` is one of them.
     pub fn of_items(verb: &'static str, noun: &'static str, total: Option<u64>) -> Self {
         Self::new(verb, Unit::Items(noun), total)
     }
 
-    /// For rows on standard output: hidden if that is a terminal, where they are progress enough.
+    /// Progress over rows on standard output: hidden if that is a terminal, where they are progress enough.
     pub fn of_output(verb: &'static str, noun: &'static str, total: Option<u64>) -> Self {
         if std::io::stdout().is_terminal() {
             return Self { bar: ProgressBar::hidden(), ..Self::of_items(verb, noun, total) };
@@ -46,13 +46,13 @@ impl Progress {
         Self::of_items(verb, noun, total)
     }
 
-    /// One call that says nothing of its progress.
+    /// Progress of one call that does not report its own.
     pub fn of_one_step(verb: &'static str) -> Self {
         let progress = Self::new(verb, Unit::Items(""), None);
         progress.bar.set_message(verb);
         if !progress.bar.is_hidden() {
             let shown = progress.bar.downgrade();
-            // Not the steady tick of indicatif, which panics without a thread. Without a thread the line does not move.
+            // indicatif's steady tick would panic without a thread. Here the line just does not move without one.
             let tick = move || {
                 while let Some(bar) = shown.upgrade() {
                     bar.tick();
@@ -75,7 +75,7 @@ impl Progress {
         Self { bar, verb, unit }
     }
 
-    /// The current work, of a bar made by [`of_one_step`](Self::of_one_step).
+    /// Shows the current work in a bar made by [`of_one_step`](Self::of_one_step).
     #[cfg(feature = "lab")]
     pub fn step(&self, what: &str) {
         self.bar.set_message(format!("{}: {what}", self.verb));
@@ -89,7 +89,7 @@ impl Progress {
         self.at_with(done, "");
     }
 
-    /// `more` comes last in the line.
+    /// `more` is shown last in the line.
     pub fn at_with(&self, done: u64, more: &str) {
         if self.bar.is_hidden() || self.bar.elapsed() < FIRST_LINE {
             return;
@@ -121,12 +121,12 @@ impl Progress {
         line
     }
 
-    /// The work begins only now: the time before is not part of its rate.
+    /// Restarts the clock: the time before is not part of the rate.
     pub fn restart(&self) {
         self.bar.reset();
     }
 
-    /// Prints with the line out of the way.
+    /// Hides the line while `print` runs.
     pub fn suspend(&self, print: impl FnOnce()) {
         self.bar.suspend(print);
     }

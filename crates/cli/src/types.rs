@@ -1,7 +1,7 @@
 //! The types that a table or dictionary records, and what may be stored under them.
 //!
-//! The program has texts and bytes, which are the encoding of some types only. A number has another one, so text for it
-//! is refused: `12345678` would be eight bytes, and be read as 4050765991979987505.
+//! The program handles text and bytes, which are the encoding of only some types. Numbers are encoded differently, so
+//! text for them is refused: `12345678` would be eight bytes, and be read as 4050765991979987505.
 //!
 //! Not here: how types are stored (the library's `Codec`).
 
@@ -13,9 +13,9 @@ use splitpoint::{ErrorKind, Table};
 /// The origin of bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// Arguments, rows of text, files of others.
+    /// Arguments, rows of text, files of other programs.
     Text,
-    /// Dumps in which keys and values have the bytes that a table has.
+    /// Dumps that hold the exact bytes of a table's keys and values.
     Bytes,
     /// A table or dictionary of the same types.
     Typed,
@@ -31,11 +31,11 @@ enum Encoding {
     Bytes,
     Text,
     Json,
-    /// This many bytes, which are no text: a number.
+    /// This many bytes that are not text: a number.
     Fixed(usize),
     /// Bytes of this length.
     Array(usize),
-    /// Of a program of the user, a tuple, or of Python.
+    /// A type of a user's program or of Python, or a tuple.
     Other,
 }
 
@@ -59,7 +59,7 @@ impl Encoding {
         }
     }
 
-    /// The fault of `bytes`.
+    /// Returns the fault of `bytes`.
     fn refuse(&self, bytes: &[u8], origin: Origin) -> Option<String> {
         let length = |expected: usize| {
             (bytes.len() != expected).then(|| format!("has {} bytes, and the type has {expected}", bytes.len()))
@@ -79,7 +79,7 @@ impl Encoding {
 }
 
 impl Types {
-    /// Those with these names; `None` for a table of bytes.
+    /// Returns the types with these names; `None` for a table of bytes.
     pub fn of(names: &str) -> Option<Self> {
         let (key, value) = names.split_once(" -> ")?;
         Some(Self { names: names.to_owned(), key: Encoding::of(key), value: Encoding::of(value) })
@@ -98,7 +98,7 @@ impl Types {
         [&self.key, &self.value].iter().all(|encoding| !matches!(encoding, Encoding::Fixed(_) | Encoding::Other))
     }
 
-    /// The fault of a key and a value of this origin.
+    /// Returns the fault of a key and a value of this origin.
     pub fn refuse(&self, key: &[u8], value: &[u8], origin: Origin) -> Option<String> {
         if origin == Origin::Typed {
             return None;
@@ -117,7 +117,7 @@ impl Types {
         format!("the key {key} has a type or a lifetime; the table holds {names}, a table without types holds both")
     }
 
-    /// The fault of a tail that is appended to a value.
+    /// Returns the fault of a tail that is appended to a value.
     pub fn refuse_tail(&self) -> Option<String> {
         let whole = !matches!(self.value, Encoding::Bytes | Encoding::Text);
         whole.then(|| format!("nothing can be appended to a value of a table that holds {}", self.names))
@@ -136,13 +136,13 @@ pub fn check_pair(table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
     refuse(Types::of_table(table).and_then(|types| types.refuse(key, value, Origin::Text)))
 }
 
-/// Refuses a new key of a value that is in the table.
+/// Refuses a new key for a value that is in the table.
 pub fn check_key(table: &Table, key: &[u8]) -> Result<()> {
     let with_any_value = |types: Types| Types { value: Encoding::Bytes, ..types };
     refuse(Types::of_table(table).map(with_any_value).and_then(|types| types.refuse(key, b"", Origin::Text)))
 }
 
-/// Refuses to append to a value of a type that is no sequence of bytes.
+/// Refuses to append to a value of a type that is not a sequence of bytes.
 pub fn check_tail(table: &Table, key: &[u8], tail: &[u8]) -> Result<()> {
     let types = Types::of_table(table);
     refuse(types.and_then(|types| types.refuse_tail().or_else(|| types.refuse(key, tail, Origin::Text))))
@@ -152,10 +152,10 @@ fn refuse(what: Option<String>) -> Result<()> {
     what.map_or(Ok(()), |what| Err(Failure::of_kind(ErrorKind::WrongTypes, what)))
 }
 
-/// The types of a new table, as `u64 -> str`.
+/// Parses the types of a new table, as `u64 -> str`.
 ///
 /// # Errors
-/// What no table of this program could have.
+/// Types that no table of this program can have.
 pub fn parse(text: &str) -> std::result::Result<String, String> {
     let known = |name: &str| !matches!(Encoding::of(name), Encoding::Other) || name == "pickle";
     match text.split_once(" -> ") {

@@ -217,7 +217,7 @@ mod transcripts {
             }
         }
         for (_, expected) in &mut steps {
-            // The blank lines between steps.
+            // Drop the blank lines between steps.
             while expected.last().is_some_and(|line| line.is_empty()) {
                 expected.pop();
             }
@@ -493,7 +493,7 @@ mod signals {
         u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal_number - 1) & 1 == 1
     }
 
-    /// The signals that are not ignored here.
+    /// Returns the signals that are not ignored here.
     pub fn heeded() -> impl Iterator<Item = (&'static str, u32)> {
         SIGNALS.into_iter().filter(|&(signal, number)| {
             if ignored(number) {
@@ -541,7 +541,7 @@ mod signals {
         let check = json(place.path(), &["check", "t.spt", "--json"]);
         assert!(stat["pairs"].as_u64() > Some(5000), "{stat}");
         assert_eq!(stat["pairs"], check["pairs"]);
-        // Each replays the log by several threads, which divide buckets in any order, so the sizes differ by some runs
+        // Both replay the log with several threads, which split buckets in any order, so the sizes differ by some runs
         // of pages; without a replay each would be the empty table's size.
         let said = String::from_utf8(run_well(place.path(), &["check", "t.spt"])).unwrap();
         let kib: f64 = said.trim_end().strip_suffix(" KiB").unwrap().rsplit(' ').next().unwrap().parse().unwrap();
@@ -575,7 +575,7 @@ mod signals {
             .to_owned()
     }
 
-    /// The number at the start of a sentence.
+    /// Returns the number at the start of a sentence.
     pub fn first_number(said: &str) -> usize {
         said.split(' ').next().unwrap().replace(',', "").parse().unwrap()
     }
@@ -597,13 +597,14 @@ mod signals {
         assert_eq!(fs::read_dir(place).unwrap().count(), 1, "a file is left beside the table");
     }
 
-    /// More than a pipe and the program's buffer hold, so that rows are in the table when the last one is written.
+    /// Writes more rows than a pipe and the program's buffer hold, so that some are in the table when the last is
+    /// written.
     pub fn write_many_rows(stdin: &mut impl Write) {
         let rows: String = (0..30_000).map(row).collect();
         stdin.write_all(rows.as_bytes()).unwrap();
     }
 
-    /// Long enough for the program to read its input and wait for more. If it is not, no test fails.
+    /// Waits long enough for the program to read its input and wait for more. If that is too short, no test fails.
     pub fn let_it_block() {
         std::thread::sleep(Duration::from_millis(300));
     }

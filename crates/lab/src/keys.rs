@@ -1,4 +1,4 @@
-//! Keys in memory, concatenated: 8 bytes of overhead a key.
+//! Keys in memory, concatenated: 8 bytes of overhead per key.
 
 /// Keys in insertion order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// An empty list.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self::default()
     }
@@ -21,22 +21,22 @@ impl Keys {
         self.ends.push(self.bytes.len());
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are no keys.
+    /// Returns whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The bytes of all keys together.
+    /// Returns the bytes of all keys together.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Key number `index`, from 0; `None` past the last.
+    /// Returns key number `index`, from 0; `None` past the last.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         let end = *self.ends.get(index)?;
@@ -44,7 +44,7 @@ impl Keys {
         Some(&self.bytes[start..end])
     }
 
-    /// All keys in insertion order.
+    /// Iterates over all keys in insertion order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         (0..self.len()).map(|index| self.get(index).expect("below the length"))
     }

@@ -10,7 +10,7 @@
 //! | [`study`] | hash functions compared on keys: buckets, probes, avalanche, speed |
 //! | [`tune`] | page size, fill factor, cache and hash function for given pairs |
 //!
-//! A separate crate on top of the library's public API, so programs that only store pairs need not build it.
+//! This is a separate crate on top of the library's public API, so programs that only store pairs need not build it.
 //!
 //! Source: Lever, "Linux Kernel Hash Table Behavior: Analysis and Improvements" (CITI 2000).
 

@@ -1,8 +1,9 @@
 //! Keys from the local machine: paths and inode numbers of a directory tree, block numbers of its files, process
 //! numbers.
 //!
-//! A walk visits names in sorted order, so one tree always gives the same keys in the same order. An entry that cannot
-//! be read (another user's directory, a file deleted during the walk) is reported as unreadable, not as an error.
+//! A walk visits names in sorted order, so the same tree always has the same keys in the same order. An entry that
+//! cannot be read (another user's directory, a file deleted during the walk) is reported as unreadable, not as an
+//! error.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -40,8 +41,8 @@ pub enum EntryKind {
     Other,
 }
 
-/// Every entry of the tree at `root`, including `root`; `None` for an entry that cannot be read. Does not follow links
-/// or enter other file systems.
+/// Iterates over every entry of the tree at `root`, including `root`; yields `None` for an entry that cannot be read.
+/// Does not follow links or enter other file systems.
 ///
 /// # Errors
 /// `root` cannot be read.
@@ -75,7 +76,7 @@ fn named(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(kind, format!("{}: {error}", path.display()))
 }
 
-/// The numbers of all running processes, ascending.
+/// Returns the numbers of all running processes, ascending.
 ///
 /// # Errors
 /// `/proc` cannot be read.
@@ -88,8 +89,8 @@ pub fn processes() -> io::Result<Vec<u32>> {
     Ok(numbers)
 }
 
-/// The device blocks of a file, as ranges of block numbers in file order. Holes have no blocks; neither does data that
-/// the file system stores in the inode or has not allocated yet.
+/// Returns the device blocks of a file, as ranges of block numbers in file order. Holes have no blocks; neither does
+/// data that the file system stores in the inode or has not allocated yet.
 ///
 /// # Errors
 /// The file cannot be read, or its file system does not report block numbers (`tmpfs`, `overlay`, network file systems,
@@ -146,7 +147,7 @@ mod fiemap {
 
     type Extents = (Vec<Range<u64>>, Option<u64>);
 
-    /// Some extents from byte `from` on, and the byte to continue at if there are more.
+    /// Returns some extents from byte `from` on, and the byte at which to continue if there are more.
     pub fn extents(file: RawFd, from: u64) -> io::Result<Extents> {
         let mut request = Request {
             start: from,

@@ -7,12 +7,12 @@
 pub struct Random(u64);
 
 impl Random {
-    /// A generator that starts from `seed`.
+    /// Creates a generator that starts from `seed`.
     pub fn new(seed: u64) -> Self {
         Random(seed)
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -22,7 +22,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A random number below `end`, uniform to within `end` in 2^64; 0 if `end` is 0.
+    /// Returns a random number below `end`, uniform to within `end` in 2^64; 0 if `end` is 0.
     #[inline]
     pub fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(end)) >> 64) as u64

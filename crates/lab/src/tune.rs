@@ -11,8 +11,8 @@
 //! Each round measures every setting once, and compares it with the default in the same round, so other load on the
 //! machine slows both. The median of the rounds counts. The noise is the spread of the rounds.
 //!
-//! The sweep uses tables in memory, which have the pages and the code of a file. Syncing a file would dominate the
-//! time, varies from minute to minute, and depends on the bytes, which are counted.
+//! The sweep uses tables in memory, which have the same pages and code as files. Syncing a file would dominate the
+//! time; it varies from minute to minute, and depends on the bytes, which are counted.
 //!
 //! Source: Seltzer & Yigit 1991, equation (1), Figures 5 to 7. Differs: today's table sizes, the user's pairs, and a
 //! fill factor in bytes as well as in pairs.
@@ -22,7 +22,7 @@ use splitpoint::{Durability, HashKind, Result, Table, TableOptions, TableSurvey}
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The smallest fill factor for pages of `page_bytes`, in pairs, by the paper's equation (1):
+/// Returns the smallest fill factor for pages of `page_bytes`, in pairs, by the paper's equation (1):
 /// `(average pair + 4) * fill_factor >= page_bytes`.
 pub fn equation_one(average_pair_bytes: f64, page_bytes: u32) -> u32 {
     const SLOT_BYTES: f64 = 4.0;
@@ -47,7 +47,7 @@ pub struct Sample {
 const PAIR_OVERHEAD_BYTES: usize = 80;
 
 impl Sample {
-    /// An empty sample that keeps up to `bytes_max` bytes of pairs.
+    /// Creates an empty sample that keeps up to `bytes_max` bytes of pairs.
     pub fn new(bytes_max: usize) -> Sample {
         Sample { bytes_max, ..Sample::default() }
     }
@@ -69,23 +69,23 @@ impl Sample {
         }
     }
 
-    /// The mean bytes of a key and its value, over all pairs read.
+    /// Returns the mean bytes of a key and its value, over all pairs read.
     pub fn average_pair_bytes(&self) -> f64 {
         self.seen_bytes as f64 / self.seen.max(1) as f64
     }
 
-    /// The number of pairs kept.
+    /// Returns the number of pairs kept.
     pub fn len(&self) -> usize {
         self.pairs.len()
     }
 
-    /// Whether no pairs were kept.
+    /// Returns whether no pairs were kept.
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
 }
 
-/// Whether `key` is kept. No table uses this function with this seed, so the choice does not favour any table.
+/// Returns whether `key` is kept. No table uses this function with this seed, so the choice favours no table.
 fn is_kept(key: &[u8], halved: u32) -> bool {
     const SEED: u64 = 0x7A3D_11C5;
     halved < 64 && HashKind::Sip13.hash(key, SEED) <= u64::MAX >> halved
@@ -109,7 +109,7 @@ impl Settings {
     pub const DEFAULT: Settings =
         Settings { page_bytes: 1024, fill_factor: None, hash: HashKind::DEFAULT, presized: false };
 
-    /// The options of a table of `pairs` pairs.
+    /// Returns the options of a table of `pairs` pairs.
     pub fn options(&self, pairs: u64) -> TableOptions {
         let mut options = TableOptions::new().page_bytes(self.page_bytes).hash(self.hash);
         if let Some(pairs) = self.fill_factor {
@@ -133,7 +133,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// The weighted ratio to `base`: below 1 is better. Lookups count twice, load and size once each.
+    /// Returns the weighted ratio to `base`: below 1 is better. Lookups count twice, load and size once each.
     pub fn score(&self, base: &Measured) -> f64 {
         let (get, load) = (self.get_ns / base.get_ns, self.load_ns / base.load_ns);
         let bytes = self.file_bytes / base.file_bytes;
@@ -153,18 +153,18 @@ pub struct Tried {
 }
 
 impl Tried {
-    /// The median of one figure.
+    /// Returns the median of one figure.
     pub fn median(&self, figure: impl Fn(&Measured) -> f64) -> f64 {
         median(self.rounds.iter().map(figure).collect())
     }
 
-    /// The median of the scores.
+    /// Returns the median of the scores.
     pub fn score(&self) -> f64 {
         median(self.scores.clone())
     }
 }
 
-/// The median; NaN for no values.
+/// Returns the median; NaN for no values.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
@@ -179,7 +179,7 @@ pub struct Function {
     pub hash_ns: f64,
     /// Variance of the bucket sizes divided by their mean: about 1 if random, larger if uneven.
     pub dispersion: f64,
-    /// Whether chance does not explain the dispersion.
+    /// Whether the dispersion is more than chance explains.
     pub uneven: bool,
     /// Keys in the largest bucket.
     pub largest_bucket: u32,
@@ -232,15 +232,15 @@ const CACHE_SHARES: [f64; 6] = [0.0625, 0.125, 0.25, 0.5, 1.0, 2.0];
 const CACHE_BYTES_MIN: f64 = 256.0 * 1024.0;
 /// The number of rounds, if time permits.
 const ROUNDS: usize = 3;
-/// No table is measured for a less even function: its buckets have thousands of pairs, which are searched one by one.
+/// Less even functions get no table measured: their buckets have thousands of pairs, which are searched one by one.
 const DISPERSION_MAX: f64 = 20.0;
 /// Trial tables of a size, before the first round.
 const TRIALS: usize = 3;
 /// Pairs of the first trial table.
 const PAIRS_FIRST: usize = 32;
-/// The smallest table measured, in pairs, if a round of such tables fits in the time or a second.
+/// The smallest table measured, in pairs, if a round of such tables fits in the time or in a second.
 const PAIRS_MIN: usize = 500;
-/// The smallest table measured where pairs are very long.
+/// The smallest table measured if pairs are very long.
 const PAIRS_LEAST: usize = 16;
 
 /// Measures for about `time`. Writes one file in `directory`, for the caches.
@@ -248,7 +248,7 @@ const PAIRS_LEAST: usize = 16;
 /// Before each table, passes its description to `proceed`; returns `None` once that returns false.
 ///
 /// # Errors
-/// The errors of [`Table::put`] and [`Table::get`], such as a full disk.
+/// Returns the errors of [`Table::put`] and [`Table::get`], such as a full disk.
 pub fn tune(
     sample: &Sample,
     time: Duration,
@@ -297,9 +297,9 @@ pub fn tune(
     Ok(Some(Report { pairs, rounds, sweep, presized: presized.clone(), functions, caches, noise, advice }))
 }
 
-/// The number of pairs to measure with instead of `pairs` of `all`, after a round took `round` and `left` remains;
-/// `None` if it would not be twice as many. The time of a trial table is a poor guess on a busy machine; that of a
-/// round is not.
+/// Returns the number of pairs to measure with instead of `pairs` of `all`, after a round took `round` and `left`
+/// remains; `None` unless it is twice as many, or all. On a busy machine, the time of a trial table is a poor guess;
+/// that of a round is not.
 fn more_pairs(pairs: usize, all: usize, round: Duration, left: Duration) -> Option<usize> {
     // Larger tables are slower for each pair, so grow in steps and leave a reserve.
     const STEP_MAX: f64 = 8.0;
@@ -311,7 +311,7 @@ fn more_pairs(pairs: usize, all: usize, round: Duration, left: Duration) -> Opti
     (more >= 2 * pairs || (more == all && factor >= 1.0 && all > pairs)).then_some(more)
 }
 
-/// Half of the range of a setting's scores, for the median setting.
+/// Returns half of the range of a setting's scores, for the median setting.
 fn noise(tried: &[Tried]) -> f64 {
     let spread = |scores: &[f64]| {
         let (low, high) = scores.iter().fold((f64::MAX, f64::MIN), |(low, high), &s| (low.min(s), high.max(s)));
@@ -325,7 +325,7 @@ fn noise(tried: &[Tried]) -> f64 {
     if noise.is_nan() { UNKNOWN } else { noise.max(LEAST) }
 }
 
-/// Whether it is better than the default in every round, and by more than the noise in the median.
+/// Returns whether it is better than the default in every round, and by more than the noise in the median.
 fn is_better(tried: &Tried, noise: f64) -> bool {
     !tried.scores.is_empty() && tried.score() < 1.0 - noise && tried.scores.iter().all(|&score| score < 1.0)
 }
@@ -346,7 +346,7 @@ fn advise(sweep: &[Tried], presized: &Tried, functions: &[Function], noise: f64)
 
 struct Bench<'b> {
     sample: &'b Sample,
-    /// The number of pairs used, from the first on.
+    /// The number of pairs used, from the start of the sample.
     pairs: usize,
     directory: &'b Path,
     /// The order of lookups.
@@ -357,7 +357,7 @@ struct Bench<'b> {
 }
 
 impl Bench<'_> {
-    /// Measures with the first `pairs` pairs from now on.
+    /// Makes later measurements use the first `pairs` pairs.
     fn take(&mut self, pairs: usize) {
         self.pairs = pairs;
         self.shuffle();
@@ -374,13 +374,13 @@ impl Bench<'_> {
         }
     }
 
-    /// The number of pairs with which all tables are expected to take `time`.
+    /// Returns the number of pairs with which all tables are expected to take `time`; `None` if cancelled.
     fn pairs_for(&mut self, time: Duration) -> Result<Option<usize>> {
         if !(self.proceed)("a trial table") {
             return Ok(None);
         }
         self.measure(Settings::DEFAULT)?;
-        // Grow the table until its time can be measured: the median of several, as other load disturbs some.
+        // Grow the table until its time can be measured: the median of several, because other load disturbs some.
         const ENOUGH: Duration = Duration::from_millis(20);
         let took = loop {
             let mut trials = [Duration::ZERO; TRIALS];
@@ -397,7 +397,7 @@ impl Bench<'_> {
             self.pairs = (self.pairs * 4).min(self.sample.len());
             self.shuffle();
         };
-        // Tables with few pairs a page are slower than the default.
+        // Tables with few pairs per page are slower than the default.
         const TIMES_SLOWER: usize = 3;
         let tables =
             TIMES_SLOWER * ROUNDS * (PAGE_BYTES.len() * FILL_FACTORS.len() + HashKind::ALL.len() + CACHE_SHARES.len());
@@ -439,8 +439,8 @@ impl Bench<'_> {
         Ok(true)
     }
 
-    /// Whether the file of all pairs would be many times larger than the pairs, and too large to try. More time for
-    /// measuring does not change what is tried.
+    /// Returns whether the file of all pairs would be many times larger than the pairs, and too large to try. More time
+    /// for measuring does not change what is tried.
     fn is_too_large(&self, settings: Settings) -> bool {
         const BYTES_MAX: u64 = 32 << 20;
         const TIMES_MAX: f64 = 8.0;
@@ -489,7 +489,8 @@ impl Bench<'_> {
         Function { kind, hash_ns, dispersion, uneven, largest_bucket, table: table.clone() }
     }
 
-    /// The dispersion of the keys over buckets, whether chance does not explain it, and the size of the largest bucket.
+    /// Returns the dispersion of the keys over buckets, whether it is more than chance explains, and the size of the
+    /// largest bucket.
     fn spread(&self, kind: HashKind) -> (f64, bool, u32) {
         // A table uses the low bits too. A small page has about this many keys.
         const KEYS_A_BUCKET: usize = 8;
@@ -502,7 +503,7 @@ impl Bench<'_> {
         (dispersion, uneven, counts.iter().copied().max().unwrap_or(0))
     }
 
-    /// Lookups in the file of a table with `settings`; `None` if cancelled.
+    /// Measures lookups in the file of a table with `settings`; returns `None` if cancelled.
     fn caches(&mut self, settings: Settings, rounds: usize) -> Result<Option<Vec<Cached>>> {
         let path = self.directory.join("caches.spt");
         let pairs = &self.sample.pairs[..self.pairs];
@@ -533,7 +534,7 @@ impl Bench<'_> {
     }
 }
 
-/// Variance divided by mean, and whether it exceeds 1 by more than four standard deviations.
+/// Returns variance divided by mean, and whether it exceeds 1 by more than four standard deviations.
 fn dispersion(counts: &[u32]) -> (f64, bool) {
     let n = counts.len() as f64;
     let mean = counts.iter().map(|&c| f64::from(c)).sum::<f64>() / n;

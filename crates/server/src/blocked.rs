@@ -50,7 +50,7 @@ pub(crate) enum Wanted {
     Entries(Reading),
 }
 
-/// What a client wants to read of streams.
+/// What a client wants to read from streams.
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
     /// For each key: the ID after which it reads.
@@ -70,26 +70,26 @@ pub(crate) struct Reader {
 }
 
 impl Wanted {
-    /// Whether it has to be looked at when its key has a value of this type now, or none.
+    /// Whether it must be checked when its key now has a value of this type, or none.
     pub(crate) fn concerns(&self, kind: Option<Kind>) -> bool {
         match self {
             Wanted::One(_) | Wanted::Many(..) | Wanted::Moved { .. } => kind == Some(Kind::List),
             Wanted::OneScored(_) | Wanted::ManyScored(..) => kind == Some(Kind::SortedSet),
-            // A consumer ends its wait with an error when the stream goes.
+            // A consumer ends its wait with an error when the stream is removed.
             Wanted::Entries(reading) => kind == Some(Kind::Stream) || reading.reader.is_some(),
         }
     }
 }
 
-/// How far a wait has come.
+/// The state of a wait.
 pub(crate) enum State {
-    /// Nothing has come yet.
+    /// No reply yet.
     Waits,
-    /// A writer pops for it just now.
+    /// A writer is popping for it.
     Claimed,
     /// The reply, and what was popped.
     Answered(Vec<u8>, Popped),
-    /// Nobody needs the reply.
+    /// The client no longer needs the reply.
     Gone,
 }
 
@@ -110,7 +110,7 @@ impl Waiter {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Whether the connection has to wait no longer.
+    /// Whether the connection can stop waiting.
     pub(crate) fn is_answered(&self) -> bool {
         matches!(*self.state(), State::Answered(..))
     }
@@ -162,7 +162,7 @@ impl Blocked {
         clients.len()
     }
 
-    /// Ends the wait of a client, as at its time out or with an error. Returns whether it waited.
+    /// Ends the wait of a client, as its timeout does or with an error. Returns whether it waited.
     pub(crate) fn unblock(&self, space: &KeySpace, client: u64, is_error: bool) -> bool {
         let found = self.lock().values().flatten().find(|waiter| waiter.client.id == client).cloned();
         let Some(waiter) = found else { return false };

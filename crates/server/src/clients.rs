@@ -130,7 +130,7 @@ impl Client {
         self.lock().subscribed_bytes
     }
 
-    /// Adds a name to those it has subscribed to, or removes it. Returns whether that changed anything.
+    /// Adds a name to its subscriptions, or removes it. Returns whether that changed anything.
     pub(crate) fn note_subscription(&self, name: &[u8], kind: Subscription, add: bool) -> bool {
         let mut inner = self.lock();
         let names = &mut inner.subscribed[kind as usize];
@@ -317,7 +317,7 @@ impl Clients {
         self.lock().values().filter(|client| !client.is_killed()).cloned().collect()
     }
 
-    /// The connection of this number.
+    /// The connection with this number.
     pub(crate) fn find(&self, id: u64) -> Option<Arc<Client>> {
         self.lock().get(&id).cloned()
     }

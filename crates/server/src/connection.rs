@@ -292,7 +292,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
         }
     }
 
-    /// Keeps reading until the client disconnects or is killed, an error, or until its session has what it waits for.
+    /// Keeps reading until the client disconnects or is killed, an error occurs, or the session has what it waits for.
     async fn gone(&mut self) -> io::Result<()> {
         let most = self.server.settings.request_bytes.load(Relaxed);
         let (client, stream, kept, session) = (&self.client, &mut self.stream, &mut self.kept, &mut self.session);

@@ -27,7 +27,7 @@ pub struct Figures {
     commands: Vec<CommandFigures>,
 }
 
-/// Codes that are counted; scripts may invent any.
+/// The most codes that are counted, since scripts may invent any.
 const CODES_MAX: usize = 128;
 const CODE_BYTES_MAX: usize = 64;
 
@@ -113,7 +113,7 @@ impl Figures {
         self.error_codes.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
-    /// Sets what is counted of commands to 0.
+    /// Resets the counters of commands.
     pub(crate) fn reset(&self) {
         self.error_codes.lock().unwrap_or_else(|e| e.into_inner()).clear();
         self.commands.iter().for_each(CommandFigures::reset);

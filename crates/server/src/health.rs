@@ -1,7 +1,7 @@
 //! Asks a running server whether it serves: the health check of a container that has no other program.
 //!
-//! It sends PING to the address for Redis clients that the same options give the server. Any reply of the protocol will
-//! do: a server that asks for a password answers with an error, and serves.
+//! It sends PING to the address for Redis clients in the same options. Any reply of the protocol will do: a
+//! server that asks for a password answers with an error, and serves.
 
 use crate::options::{Options, ServeError};
 use crate::run::RESP_DEFAULT;

@@ -19,7 +19,7 @@ const EVICTION_TIME: Duration = Duration::from_millis(50);
 /// Starts the thread. It ends when the server is gone.
 ///
 /// # Errors
-/// Those of starting a thread.
+/// Returns the errors of starting a thread.
 pub(crate) fn start(server: Weak<Server>) -> std::io::Result<()> {
     let run = move || {
         let mut cursor = SweepCursor::default();

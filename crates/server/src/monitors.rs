@@ -15,13 +15,13 @@ pub(crate) struct Monitors {
 }
 
 impl Monitors {
-    /// Whether there are any.
+    /// Whether any client monitors.
     #[inline]
     pub(crate) fn are_there(&self) -> bool {
         self.count.load(Relaxed) > 0
     }
 
-    /// Whether a client is one of them.
+    /// Whether this client monitors.
     pub(crate) fn has(&self, client: u64) -> bool {
         self.clients.read().unwrap_or_else(PoisonError::into_inner).iter().any(|other| other.id == client)
     }
@@ -35,7 +35,7 @@ impl Monitors {
         self.count.store(clients.len(), Relaxed);
     }
 
-    /// Removes a client, if it is one of them.
+    /// Removes a client, if it monitors.
     pub(crate) fn remove(&self, client: u64) {
         if self.are_there() {
             let mut clients = self.clients.write().unwrap_or_else(PoisonError::into_inner);

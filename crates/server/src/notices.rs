@@ -1,7 +1,7 @@
-//! Who is told about changes of keys: subscribers of keyspace notifications, and clients that track keys.
+//! Key-change notifications: for subscribers of keyspace notifications, and for clients that track keys.
 //!
-//! The key space records changes only while somebody wants them (`keyspace/watched.rs`). Whoever changed a key reports
-//! what was recorded before the gate opens, so a client that is told of a change finds it made.
+//! The key space records changes only while a client wants them (`keyspace/watched.rs`). The thread that
+//! changed a key reports the recorded changes before the gate opens, so a notified client sees the change.
 //!
 //! Not here: which events a command causes (`command/events.rs`), who tracks which key (`tracking.rs`).
 
@@ -13,8 +13,8 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::sync::{Arc, Mutex};
 
-/// The letters of `notify-keyspace-events`, in the order in which CONFIG GET lists them. Modules are accepted; there
-/// are none.
+/// The letters of `notify-keyspace-events`, in the order in which CONFIG GET lists them. The letter of
+/// modules is accepted; there are none.
 const LETTERS: &[u8] = b"g$lshzxetdnKEm";
 const GENERIC: u32 = 1;
 const STRING: u32 = 1 << 1;
@@ -67,7 +67,7 @@ impl Notices {
         }
     }
 
-    /// The classes of events as CONFIG GET shows them.
+    /// Formats the classes of events as CONFIG GET shows them.
     pub(crate) fn classes(&self) -> String {
         let classes = self.classes.load(Relaxed);
         let all = classes & ALL == ALL;
@@ -76,7 +76,7 @@ impl Notices {
         (if all { Some('A') } else { None }).into_iter().chain(letters.map(char::from)).collect()
     }
 
-    /// The classes that CONFIG SET gives; `None` if a letter means nothing.
+    /// Parses the classes given to CONFIG SET; `None` if a letter is unknown.
     pub(crate) fn parse_classes(letters: &str) -> Option<u32> {
         let bit = |letter: u8| match letter {
             b'A' => Some(ALL),
@@ -90,7 +90,7 @@ impl Notices {
         self.classes.store(classes, Relaxed);
     }
 
-    /// Makes the key space record changes if somebody wants them. Waits for the gate.
+    /// Makes the key space record changes if any client wants them. Waits for the gate.
     pub(crate) fn settle(&self, space: &KeySpace) {
         let mut observing = self.observing.lock().unwrap_or_else(|e| e.into_inner());
         let classes = self.classes.load(Relaxed);
@@ -113,8 +113,8 @@ impl Notices {
         self.publish(MISS, "keymiss", database, key);
     }
 
-    /// Tells everyone who wants to know about changes. `writer`: the client that made them. `events_of`: the events of
-    /// a change by a command.
+    /// Notifies the clients that want to know about changes. `writer`: the client that made them.
+    /// `events_of`: the events of a change by a command.
     pub(crate) fn report(
         &self,
         alone: &mut Exclusive<'_>,

@@ -1,4 +1,4 @@
-//! How far the server is with opening its files: after a crash each replays its log, which may take minutes.
+//! The progress of opening the server's files: after a crash each replays its log, which may take minutes.
 //!
 //! ```text
 //! the thread that opens the files -- report --> the latest figures --> /health, /ready
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// Time between two lines of the log about one file.
 const LOG_EVERY: Duration = Duration::from_secs(5);
 
-/// The opening of the files; shared by the thread that opens them and those that report it.
+/// The opening of the files; shared by the thread that opens them and the threads that report it.
 #[derive(Debug, Default)]
 pub struct Recovery {
     replay: Mutex<Option<Replay>>,

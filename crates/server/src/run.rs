@@ -95,7 +95,7 @@ pub fn run(options: Options) -> Result<(), ServeError> {
     let runtime = runtime()?;
     let opened = runtime.block_on(async {
         let signals = Signals::watch()?;
-        // First, so that it can be asked how far the opening is.
+        // First, so that it can report the opening's progress.
         let pages = listen_for_pages(&options, needs_password, &security)?;
         if !pages.is_empty() {
             http::start(pages, &stage).map_err(|error| ServeError::io("the status page", &error))?;
@@ -119,7 +119,7 @@ pub fn run(options: Options) -> Result<(), ServeError> {
         );
     }
     let served = runtime.block_on(async {
-        // The socket of --unix is there until its listener is closed.
+        // The socket of --unix exists until its listener is closed.
         let (tcp, unix, _socket_file) = listen(&options, needs_password, &server, &security)?;
         let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let workers = start_workers(&server, threads.max(1))?;
@@ -140,7 +140,7 @@ fn close(space: &KeySpace) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// The signals that a server knows. From the start on, so that one during a long replay ends the server in order.
+/// The signals that a server knows. Watched from the start, so that one during a long replay ends the server cleanly.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -303,14 +303,14 @@ fn open_space(options: &Options, recovery: Arc<Recovery>) -> Result<KeySpace, Se
 
 /// Parses `--log-bytes`.
 fn log_size(text: &str) -> Result<u64, ServeError> {
-    // A shorter log is a checkpoint for every few writes; addresses are reserved for the whole of a longer one.
+    // A shorter log means a checkpoint every few writes; address space is reserved for the whole of a longer one.
     const BYTES: RangeInclusive<u64> = 1 << 20..=1 << 40;
     let bytes = size(text)?;
     let refused = || ServeError::usage(format!("--log-bytes {text}: expected 1M to 1T"));
     BYTES.contains(&bytes).then_some(bytes).ok_or_else(refused)
 }
 
-/// Sets the limits and the password that the options give; the others stay unchanged.
+/// Sets the limits and the password that the options specify; the others stay unchanged.
 fn apply(options: &Options, settings: &Settings) -> Result<(), ServeError> {
     /// The longest request: spans have 32 bits.
     const REQUEST_BYTES_MAX: u64 = u32::MAX as u64 - (1 << 20);

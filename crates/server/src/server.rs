@@ -116,7 +116,7 @@ impl Server {
         }
     }
 
-    /// Sets what is counted of commands to 0.
+    /// Resets the counters of commands.
     pub(crate) fn reset_figures(&self) {
         self.figures().iter().for_each(|figures| figures.reset());
         self.memcached.outcomes.reset();
@@ -175,7 +175,7 @@ impl Server {
     /// Writes a checkpoint and waits for it; returns `false` if another is running.
     ///
     /// # Errors
-    /// Those of [`KeySpace::checkpoint`].
+    /// Returns the errors of [`KeySpace::checkpoint`].
     pub(crate) fn save(&self) -> splitpoint::Result<bool> {
         if self.saving.swap(true, Acquire) {
             return Ok(false);

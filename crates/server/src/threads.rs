@@ -32,7 +32,7 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    /// The number of threads, and the number of those that are idle.
+    /// The number of threads, and the number of idle ones.
     running: usize,
     idle: usize,
 }

@@ -77,7 +77,7 @@ mod with_rustls {
         /// Reads both again, for new connections.
         ///
         /// # Errors
-        /// Those of [`load`](Self::load); then the old ones stay in use.
+        /// Returns the errors of [`load`](Self::load); then the old ones stay in use.
         pub(crate) fn reload(&self) -> Result<(), ServeError> {
             let config = read(&self.certificate, &self.key)?;
             *self.config.write().unwrap_or_else(|e| e.into_inner()) = config;

@@ -1,4 +1,4 @@
-//! CLIENT TRACKING: which client is told when which key changes.
+//! CLIENT TRACKING: which clients are notified of which changed keys.
 //!
 //! ```text
 //! default   the keys that a client has read, each until its first change       table: key -> clients
@@ -52,7 +52,7 @@ struct Tracker {
     client: Arc<Client>,
     /// The client that gets the messages, if it is another one.
     target: Option<Arc<Client>>,
-    /// Whether the client was told that the target has gone.
+    /// Whether the client was notified that the target has gone.
     is_broken: bool,
 }
 
@@ -145,20 +145,20 @@ impl Tracking {
             };
             inner.key_bytes += more;
             while inner.keys.len() > KEYS_MAX || inner.key_bytes > BYTES_MAX {
-                // The key itself only if it is the last.
+                // Drops the key itself only if it is the last.
                 let other = inner.keys.keys().find(|other| *other != key).map_or(key, Vec::as_slice).to_vec();
                 inner.invalidate_key(&other, None, bytes_max);
             }
         }
     }
 
-    /// Tells clients about changes. `writer`: the client that made them.
+    /// Notifies clients of changes. `writer`: the client that made them.
     pub(crate) fn invalidate(&self, changes: &[Change], writer: Option<u64>, bytes_max: usize) {
         if !self.is_active() {
             return;
         }
         let mut inner = self.lock();
-        // FLUSHALL flushes many databases, of which clients are told once.
+        // FLUSHALL flushes many databases, but clients are notified once.
         if changes.iter().any(|change| change.what == Happened::Flushed) {
             inner.keys.clear();
             inner.key_bytes = 0;
@@ -193,7 +193,7 @@ impl Inner {
     }
 
     fn broadcast(&mut self, key: &[u8], writer: Option<u64>, bytes_max: usize) {
-        // Prefixes of one client do not overlap, so no client is told twice.
+        // Prefixes of one client do not overlap, so no client is notified twice.
         let of_key = self.prefixes.iter().filter(|(prefix, _)| key.starts_with(prefix));
         let clients: Vec<u64> = of_key.flat_map(|(_, clients)| clients.iter().copied()).collect();
         for client in clients {

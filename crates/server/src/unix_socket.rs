@@ -54,7 +54,7 @@ pub(crate) fn listen_at(
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(failed)?;
     socket.bind(&SockAddr::unix(path).map_err(failed)?).map_err(failed)?;
     let file = SocketFile { path: path.to_owned(), identity: identity(path).map_err(failed)? };
-    // Before the socket accepts connections, so that nobody connects who may not.
+    // Before the socket accepts connections, so that no unauthorized client connects.
     if let Some(mode) = mode {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).map_err(failed)?;
     }
@@ -160,7 +160,7 @@ mod tests {
             assert_eq!(path.metadata().unwrap().mode() & 0o7777, mode);
         }
         assert!(path.symlink_metadata().is_err());
-        // What took its place stays.
+        // A file that replaced the socket stays.
         let (_listener, file) = listen_at(&path, None, 1).unwrap();
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "of another").unwrap();

@@ -73,7 +73,7 @@ impl KeyPattern {
 pub(crate) struct Selector {
     /// A bit for each of [`units`].
     commands: Vec<u64>,
-    /// The rules that led there, from the last that named all commands.
+    /// The rules that led to these bits, from the last that named all commands.
     rules: Vec<String>,
     keys: Vec<KeyPattern>,
     /// Whether a rule allowed all keys, so that more patterns would mean nothing.
@@ -109,7 +109,7 @@ pub(crate) struct Needs<'a> {
     pub(crate) channels: Vec<(&'a [u8], bool)>,
     /// Whether it reads keys that only their values name.
     pub(crate) reads_any_key: bool,
-    /// Whether anybody may send it: AUTH, HELLO, QUIT, RESET.
+    /// Whether any client may send it: AUTH, HELLO, QUIT, RESET.
     pub(crate) is_free: bool,
 }
 
@@ -238,7 +238,7 @@ impl Selector {
                 }
             }
         }
-        // A later rule about the same replaces the earlier one, and one about a command those about its subcommands.
+        // A later rule replaces the earlier one about the same; one about a command also those of its subcommands.
         let within = format!("{text}|");
         self.rules.retain(|rule| rule.len() < 2 || rule[1..] != *text && !rule[1..].starts_with(&within));
         self.rules.push(format!("{}{text}", if is_allowed { '+' } else { '-' }));
@@ -289,7 +289,7 @@ impl Selector {
         self.channels.iter().map(|channel| [b"&", channel.as_slice()].concat()).collect::<Vec<_>>().join(&b' ')
     }
 
-    /// All rules, as they can be given to ACL SETUSER.
+    /// Formats all rules as they can be given to ACL SETUSER.
     fn text(&self) -> Vec<u8> {
         let mut parts: Vec<Vec<u8>> = Vec::new();
         if !self.keys.is_empty() {
@@ -307,7 +307,7 @@ impl Selector {
     }
 }
 
-/// Fails if there are as many as there may be.
+/// Fails if `count` has reached the limit `most`.
 fn within(most: usize, count: usize) -> Result<(), &'static str> {
     if count < most { Ok(()) } else { Err(TOO_MUCH) }
 }
@@ -338,7 +338,7 @@ fn hash(password: &[u8]) -> String {
 }
 
 impl User {
-    /// A user that may do nothing.
+    /// Creates a user that may do nothing.
     pub(crate) fn new(name: &[u8]) -> User {
         User {
             name: name.to_vec(),
@@ -369,7 +369,7 @@ impl User {
     /// Applies rules in order, all or none.
     ///
     /// # Errors
-    /// The reply that ACL SETUSER gives, without `ERR `.
+    /// Returns the reply of ACL SETUSER, without `ERR `.
     pub(crate) fn apply_all(&mut self, rules: &[Vec<u8>]) -> Result<(), Vec<u8>> {
         if rules.len() > RULES_MAX {
             return Err(TOO_MUCH.into());
@@ -485,14 +485,14 @@ impl User {
         })
     }
 
-    /// The names of the flags, as ACL GETUSER has them.
+    /// Returns the names of the flags, as ACL GETUSER shows them.
     pub(crate) fn flags(&self) -> Vec<&'static str> {
         let mut flags = vec![if self.is_on { "on" } else { "off" }];
         flags.extend(self.needs_no_password.then_some("nopass"));
         flags
     }
 
-    /// The line that ACL LIST and an ACL file have.
+    /// Formats the line that ACL LIST and an ACL file have.
     pub(crate) fn line(&self) -> Vec<u8> {
         let mut parts = vec![b"user".to_vec(), self.name.clone()];
         parts.extend(self.flags().into_iter().map(|flag| flag.as_bytes().to_vec()));
@@ -506,7 +506,7 @@ impl User {
 /// Joins the words of rules in parentheses to one rule each.
 ///
 /// # Errors
-/// The reply that ACL SETUSER gives, without `ERR `.
+/// Returns the reply of ACL SETUSER, without `ERR `.
 pub(crate) fn join_selectors<'a>(words: impl Iterator<Item = &'a [u8]>) -> Result<Vec<Vec<u8>>, Vec<u8>> {
     // A rule that is not complete yet, and its first word.
     let mut rules: Vec<Vec<u8>> = Vec::new();
@@ -588,7 +588,7 @@ impl Users {
     /// Changes a user, or makes one.
     ///
     /// # Errors
-    /// Those of [`User::apply_all`]; then nothing changes.
+    /// Returns the errors of [`User::apply_all`]; then nothing changes.
     pub(crate) fn change(&self, name: &[u8], rules: &[Vec<u8>]) -> Result<(), Vec<u8>> {
         self.change_within(BYTES_MAX, name, rules)
     }
@@ -621,7 +621,7 @@ impl Users {
             b"" => vec![b"nopass".to_vec()],
             _ => vec![b"resetpass".to_vec(), [b">", password].concat()],
         };
-        // The length is checked by the caller, and so many users that there is no room must not prevent a password.
+        // The length is checked by the caller, and users that leave no room must not prevent a password.
         let _ = self.change_within(usize::MAX, DEFAULT.as_bytes(), &rules);
     }
 
@@ -640,7 +640,7 @@ impl Users {
         Ok(())
     }
 
-    /// Replaces all users by those of a file; `default` stays as it is if the file does not name it.
+    /// Replaces all users with the users of a file; `default` stays as it is if the file does not name it.
     ///
     /// # Errors
     /// What is wrong, with the line; then nothing changes.
@@ -676,10 +676,10 @@ impl Users {
         Ok(())
     }
 
-    /// Replaces the file by the users that there are now.
+    /// Replaces the file with the current users.
     ///
     /// # Errors
-    /// That it cannot be written; then it is unchanged.
+    /// Fails if the file cannot be written; then it is unchanged.
     pub(crate) fn save(&self, path: &Path) -> std::io::Result<()> {
         use std::io::Write;
         let mut temporary = path.as_os_str().to_owned();

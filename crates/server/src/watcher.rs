@@ -18,7 +18,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Starts the thread. It ends when the server is gone.
 ///
 /// # Errors
-/// Those of starting a thread.
+/// Returns the errors of starting a thread.
 pub(crate) fn start(server: Weak<Server>) -> std::io::Result<()> {
     let run = move || {
         let mut read_topology = false;

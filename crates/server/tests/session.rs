@@ -27,7 +27,7 @@ fn replies(session: &mut RespSession, input: &[u8], piece: usize) -> Vec<u8> {
     for piece in input.chunks(piece.max(1)) {
         kept.extend_from_slice(piece);
         loop {
-            // As of a client that reads.
+            // As for a client that reads.
             let mut written = Vec::new();
             let (used, flow) = session.execute(&kept, &mut written, Patience::MayWait);
             kept.drain(..used);

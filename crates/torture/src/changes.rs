@@ -1,7 +1,7 @@
-//! The operations of a workload. Each is determined by the seed, the thread and its number, so a process that checks a
-//! table after a crash can compute them again.
+//! The operations of a workload. Seed, thread and number determine each one, so the process that checks a table after a
+//! crash can recompute it.
 //!
-//! A thread has keys of its own. All threads also append to [`SHARED_KEY`], eight bytes at a time: thread and number.
+//! Each thread has its own keys. All threads also append to [`SHARED_KEY`], eight bytes at a time: thread and number.
 
 use fastrand::Rng;
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ impl Change {
     }
 }
 
-/// The changes of operation `number` of `thread`; several are one batch.
+/// Returns the changes of operation `number` of `thread`; several changes form one batch.
 pub fn operation(seed: u64, thread: usize, number: usize) -> Vec<Change> {
     let mut rng = Rng::with_seed(seed.wrapping_mul(0x9e37_79b9) ^ ((thread as u64) << 40) ^ number as u64);
     let count = if rng.u32(..5) == 0 { rng.usize(2..6) } else { 1 };
@@ -62,7 +62,7 @@ fn change(rng: &mut Rng, thread: usize, number: usize) -> Change {
     }
 }
 
-/// Bytes that no other operation writes.
+/// Returns a value that no other operation writes.
 fn value(rng: &mut Rng, thread: usize, number: usize, len: usize) -> Vec<u8> {
     let mut bytes = shared_entry(thread, number).to_vec();
     bytes.resize(bytes.len() + len, 0);
@@ -74,8 +74,8 @@ fn shared_entry(thread: usize, number: usize) -> [u8; SHARED_BYTES] {
     ((thread as u64) << 32 | number as u64).to_le_bytes()
 }
 
-/// The numbers of each thread's operations that appended to [`SHARED_KEY`], in the order found; an error for bytes
-/// that no thread appended.
+/// Returns the numbers of each thread's operations that appended to [`SHARED_KEY`], in the order found; an error for
+/// bytes that no thread appended.
 pub fn shared_numbers(value: &[u8], threads: usize) -> Result<Vec<Vec<usize>>, String> {
     let mut numbers = vec![Vec::new(); threads];
     let (entries, rest) = value.as_chunks::<SHARED_BYTES>();
@@ -87,7 +87,7 @@ pub fn shared_numbers(value: &[u8], threads: usize) -> Result<Vec<Vec<usize>>, S
     if rest.is_empty() { Ok(numbers) } else { Err(format!("the shared value has {} bytes", value.len())) }
 }
 
-/// The pairs of version `version` of a dictionary, and the changes from the previous version.
+/// Returns the changes from the previous version of a dictionary to `version`; before version 0 it is empty.
 pub fn dictionary_changes(seed: u64, version: usize) -> Vec<Change> {
     let mut rng = Rng::with_seed(seed ^ 0xd1c7 ^ ((version as u64) << 32));
     let count = if version == 0 { 300 } else { 40 };

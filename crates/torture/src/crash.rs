@@ -8,7 +8,7 @@
 use crate::disk::{Event, Image, Recording, SECTOR_BYTES};
 use fastrand::Rng;
 
-/// Which of the writes since the last flush are kept.
+/// Which of the writes since the last flush survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// All writes.
@@ -19,7 +19,7 @@ pub enum Loss {
     Mix,
     /// A random choice of the sectors of each write.
     Torn,
-    /// The writes up to some moment, and of the last one the sectors up to some position.
+    /// All writes before a random one, and the first sectors of that one.
     After,
     /// All but one write.
     One,
@@ -28,7 +28,7 @@ pub enum Loss {
 /// Every way, in the order of their names on the command line.
 pub const LOSSES: [Loss; 6] = [Loss::Nothing, Loss::Unflushed, Loss::Mix, Loss::Torn, Loss::After, Loss::One];
 
-/// A possible content of the disk after a power loss when `at` events had happened.
+/// Returns a possible content of the disk after a power loss that follows the first `at` events.
 pub fn image_after(recording: &Recording, at: usize, loss: Loss, rng: &mut Rng) -> Image {
     let events = &recording.events[..at];
     let flushed = events.iter().rposition(|e| matches!(e, Event::Flush)).map_or(0, |last| last + 1);
@@ -72,7 +72,7 @@ pub fn image_after(recording: &Recording, at: usize, loss: Loss, rng: &mut Rng) 
 }
 
 fn is_superblock(offset: u64, bytes: &[u8]) -> bool {
-    // The location of the superblock, and of its magic number.
+    // The offset of the superblock, the offset of its magic number in it, and the magic number.
     const EXT4: (u64, usize, &[u8]) = (1024, 56, &[0x53, 0xef]);
     const BTRFS: (u64, usize, &[u8]) = (64 << 10, 64, b"_BHRfS_M");
     [EXT4, BTRFS].iter().any(|(place, magic_at, magic)| {
@@ -81,7 +81,7 @@ fn is_superblock(offset: u64, bytes: &[u8]) -> bool {
     })
 }
 
-/// A moment for a crash: any, or next to a flush, where one event decides over many writes.
+/// Picks a moment for a crash: any, or next to a flush, where one event decides the fate of many writes.
 pub fn moment(recording: &Recording, rng: &mut Rng) -> usize {
     let events = &recording.events;
     let any = rng.usize(..=events.len());
@@ -89,7 +89,7 @@ pub fn moment(recording: &Recording, rng: &mut Rng) -> usize {
         return any;
     }
     let next = events[any..].iter().position(|e| matches!(e, Event::Flush)).map_or(events.len(), |n| any + n);
-    // Immediately before the flush, or after it.
+    // Immediately before or after the flush.
     (next + rng.usize(..=1)).min(events.len())
 }
 
@@ -110,7 +110,7 @@ mod tests {
         })
     }
 
-    /// Flushed: sectors 0 and 1. Then 2 and 3, 4 and 5, and 0 and 1 again.
+    /// Writes sectors 0 and 1, flushes, writes sectors 2 and 3, 4 and 5, and 0 and 1 again, and flushes.
     fn recorded() -> Recording {
         let events = vec![write(0, 1), Event::Flush, write(1024, 2), write(2048, 3), write(0, 4), Event::Flush];
         Recording { base: Image::zeros(4096), events }
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(tried(Loss::Mix, 5).len(), 8);
         assert_eq!(tried(Loss::Torn, 5).len(), 64);
         assert_eq!(tried(Loss::One, 5).len(), 3);
-        // After none, one or two of them; the unfinished write has none, one or both of its sectors.
+        // Zero to two complete writes; of the unfinished one, zero to two sectors.
         assert_eq!(tried(Loss::After, 5).len(), 7);
     }
 

@@ -7,7 +7,7 @@
 //!
 //! The file is opened with direct I/O, so the loop driver's writes arrive immediately and in order. The driver turns
 //! the block layer's flushes, and writes that force unit access, into `fsync` of the file: these are [`Event::Flush`].
-//! After each event the number of events is written to a small file, the counter. A process that uses the disk reads it
+//! Each event writes the number of events so far to a small file, the counter. A process that uses the disk reads it
 //! after each call, to learn how many events preceded the return.
 //!
 //! Not here: the content after a crash (`crash.rs`), mounting (`mount.rs`).
@@ -39,7 +39,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// A disk of `bytes` zeros.
+    /// Creates a disk of `bytes` zeros.
     pub fn zeros(bytes: u64) -> Image {
         Image { blocks: HashMap::new(), bytes }
     }
@@ -85,7 +85,7 @@ impl Image {
     }
 }
 
-/// Calls `piece` with each block of a range of bytes: its number, the offset of the range in it, and the bytes in it.
+/// Calls `piece` for each block of a byte range, with the block's number, the offset in it, and the range of the bytes.
 fn pieces(offset: u64, bytes: usize, mut piece: impl FnMut(u64, usize, std::ops::Range<usize>)) {
     let mut done = 0;
     while done < bytes {
@@ -106,7 +106,7 @@ pub enum Event {
     Flush,
 }
 
-/// A disk as of some moment, and the events afterwards.
+/// The content of a disk at some moment, and the events since.
 #[derive(Clone)]
 pub struct Recording {
     pub base: Image,
@@ -162,12 +162,12 @@ impl Disk {
         state.count()
     }
 
-    /// The events since the last [`load`](Self::load).
+    /// Returns the events since the last [`load`](Self::load).
     pub fn recording(&self) -> Recording {
         self.state().recording.clone()
     }
 
-    /// The current content, as if every write had reached the medium.
+    /// Returns the current content, as if every write had reached the medium.
     pub fn image(&self) -> Image {
         self.state().now.clone()
     }
@@ -280,7 +280,7 @@ impl Filesystem for Fuse {
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        // A descriptor is closed; this says nothing about the medium.
+        // Called when a descriptor is closed; it does not flush the medium.
         reply.ok();
     }
 
@@ -310,7 +310,7 @@ mod tests {
             _ => 0,
         };
         assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == expected(at)));
-        // A copy made before does not change with it.
+        // The earlier copy is unchanged.
         let mut bytes = [0; 512];
         before.read(4096, &mut bytes);
         assert_eq!(bytes, [7; 512]);

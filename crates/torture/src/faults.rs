@@ -1,11 +1,11 @@
-//! `make faults`: each system call of a small workload (steps.rs) fails once, in each way in which it may fail on a
-//! real machine (tracer.rs), and every answer is compared with the allowed ones.
+//! `make faults` makes each system call of a small workload (steps.rs) fail once, in each way in which it may fail on a
+//! real machine (tracer.rs), and compares every answer with the allowed ones.
 //!
 //! * No signal, no panic, no hang.
 //! * A step that reports success did succeed. A step that failed changed nothing, unless the handle refuses writes from
-//!   then on; then an open finds the table as before or after that step.
+//!   then on; in that case a later open finds the table as it was before or after that step.
 //! * A failed `fsync` or `fdatasync` is always reported by some step.
-//! * In the end, and in every second run after a kill immediately after the step that met the fault, a clean open finds
+//! * Every second run is killed immediately after the step that met the fault. After every run, a clean open finds
 //!   everything that was acknowledged, complete; reported backups and dictionaries have the reported content.
 
 use crate::changes::Pairs;
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 /// A longer run counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// A run mostly waits.
+/// Several, because a run mostly waits.
 const RUNS_AT_ONCE: usize = 4;
 
 pub struct Options {
@@ -68,7 +68,7 @@ struct Row {
     violations: u64,
 }
 
-/// The end of a run that broke no rule.
+/// The outcome of a run that broke no rule.
 enum Outcome {
     /// It made fewer calls of this kind than the run without a fault.
     NotMet,
@@ -191,7 +191,7 @@ struct Ran {
     is_killed: bool,
 }
 
-/// Runs a scenario in a directory of its own.
+/// Runs a scenario in its own directory.
 fn run_case(scenario: &str, target: Option<Target>, is_to_be_killed: bool) -> Result<Ran, String> {
     let text = |e: std::io::Error| e.to_string();
     let folder = tempfile::Builder::new().prefix("faults-").tempdir().map_err(text)?;
@@ -240,7 +240,7 @@ fn run_case(scenario: &str, target: Option<Target>, is_to_be_killed: bool) -> Re
         let (answers, is_killed) = reader.join().unwrap_or_default();
         (traced, answers, is_killed, hung)
     });
-    // The tracer has already seen its end, so there may be no process to wait for.
+    // The tracer may already have reaped it.
     let _ = child.wait();
     if hung {
         return Err(format!("still at it after {} s, behind answer {}", PATIENCE.as_secs(), answers.len()));
@@ -270,16 +270,16 @@ fn parse(line: &str) -> Answer {
     }
 }
 
-/// The expected state of the files while the answers are read.
+/// The expected state of the files after the answers read so far.
 struct Known {
     durability: Durability,
     /// The permitted contents of the table now.
     possible: Vec<Pairs>,
     /// Further contents that an open may find if the handle was not closed.
     unsafe_yet: Vec<Pairs>,
-    /// The contents that it may have if the last failed step changed it; the next success rules them out.
+    /// Contents that the table may have if the last failed step changed it; the next success rules them out.
     doubtful: Vec<Pairs>,
-    /// It has reported that it refuses writes.
+    /// Whether the handle has reported that it refuses writes.
     refuses: bool,
     backups: Option<Vec<u64>>,
     dictionaries: Vec<Vec<Option<u64>>>,
@@ -380,7 +380,7 @@ impl Known {
 
     fn take_error(&mut self, step: &Step, is_refused: bool) {
         match step {
-            // The first refused step may have met the failure of another thread after its change.
+            // The first refused step may have made its change and then met the failure of another thread.
             Step::Change(_) if !self.refuses => {
                 let mut changed = self.possible.clone();
                 changed.iter_mut().for_each(|pairs| step.apply(pairs));
@@ -392,7 +392,7 @@ impl Known {
         self.refuses |= is_refused;
     }
 
-    /// Opens everything without faults.
+    /// Opens the files with no call failing, and checks their contents.
     fn compare(&self, folder: &Path, scenario: &str) -> Result<(), String> {
         if scenario == "dictionaries" {
             for (name, file) in DICTIONARIES.iter().enumerate() {

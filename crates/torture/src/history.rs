@@ -1,19 +1,19 @@
 //! The operations of a workload with their times, and the contents of a table that they permit after a crash.
 //!
-//! A [`Span`] has two clocks. *Events*: the number of events that the disk had seen before the call and after it, which
-//! tells whether a crash at some event was before, during or after the call. *Nanoseconds*: whether one call returned
-//! before another began, which gives the order of commits of different threads as far as anybody could observe it.
+//! A [`Span`] has two clocks. *Events*: the number that the disk had seen before and after the call. They tell whether
+//! a crash at some event was before, during or after the call. *Nanoseconds* tell whether one call returned before
+//! another began: the order of commits of different threads, as far as it could be observed.
 //!
-//! A table is legal after a crash if each thread's keys are the result of its first `k` operations, for a `k` from the
-//! last operation that was safe to the last that had begun, and if every operation that returned before one of these
-//! began is present too, in every thread.
+//! A table is legal after a crash on two conditions. Each thread's keys are the result of its first `k` operations, for
+//! a `k` from the last operation that was safe to the last that had begun. Every operation of any thread that returned
+//! before one of these began is present too.
 
 use crate::changes::{Pairs, SHARED_KEY, operation, shared_numbers};
 use splitpoint::Durability;
 use std::fmt::Write;
 use std::path::Path;
 
-/// When a call was begun and when it returned.
+/// When a call began and when it returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     pub begun_event: u64,
@@ -43,11 +43,11 @@ pub struct History {
     pub safes: Vec<Span>,
     /// Backups, by the number of their name.
     pub backups: Vec<(usize, Span)>,
-    /// Dictionaries published: the number of the name, and then versions 0, 1, 2...
+    /// Published dictionaries, by the number of their name; each name has versions 0, 1, 2...
     pub dictionaries: Vec<(usize, Span)>,
 }
 
-/// The numbers of operations that a thread may have completed.
+/// The range of the number of operations that a thread may have completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     pub low: usize,
@@ -60,7 +60,7 @@ impl History {
         History { seed, durability, threads, safes, backups, dictionaries }
     }
 
-    /// The permitted numbers of operations of each thread after a crash when the disk had seen `crash` events.
+    /// Returns how many operations of each thread may be found after a crash when the disk had seen `crash` events.
     pub fn bounds(&self, crash: u64) -> Vec<Bounds> {
         let safe = self.safes.iter().filter(|safe| safe.is_done(crash)).map(|safe| safe.begun_ns).max().unwrap_or(0);
         let completed = |calls: &Vec<Span>| {
@@ -71,7 +71,7 @@ impl History {
         self.threads.iter().map(completed).collect()
     }
 
-    /// The permitted numbers of operations of each thread in a copy made during `span`.
+    /// Returns how many operations of each thread may be found in a copy made during `span`.
     pub fn bounds_of_copy(&self, span: &Span) -> Vec<Bounds> {
         let completed = |calls: &Vec<Span>| {
             let low = calls.iter().take_while(|call| call.done_ns < span.begun_ns).count();
@@ -80,7 +80,7 @@ impl History {
         self.threads.iter().map(completed).collect()
     }
 
-    /// The number of operations of each thread in `pairs`, if that is legal.
+    /// Returns the number of operations of each thread in `pairs`; an error if `pairs` is not legal.
     pub fn find(&self, pairs: &Pairs, bounds: &[Bounds]) -> Result<Vec<usize>, String> {
         if let Some(key) = pairs.keys().find(|key| self.owner(key).is_none() && *key != SHARED_KEY) {
             return Err(format!("key \"{}\", which was never put", key.escape_ascii()));
@@ -90,7 +90,7 @@ impl History {
         for (thread, bounds) in bounds.iter().enumerate() {
             candidates.push(self.candidates(pairs, thread, *bounds, &shared[thread])?);
         }
-        // The minimum that fits: what a state of one thread requires of another can only be more.
+        // Start from the minimum that fits: what one thread requires of another can only raise it.
         let mut counts: Vec<usize> = candidates.iter().map(|c| c[0]).collect();
         loop {
             let before = counts.clone();
@@ -116,7 +116,7 @@ impl History {
         thread.parse().ok().filter(|thread| *thread < self.threads.len())
     }
 
-    /// The numbers of operations of `thread` that produce the content of its keys.
+    /// Returns every legal number of operations of `thread` that produces the content of its keys.
     fn candidates(&self, pairs: &Pairs, thread: usize, bounds: Bounds, shared: &[usize]) -> Result<Vec<usize>, String> {
         let prefix = format!("{thread}-").into_bytes();
         let own: Pairs =
@@ -146,14 +146,14 @@ impl History {
         }
     }
 
-    /// The number of operations of `thread` that had returned before operation `count - 1` of `other` began.
+    /// Returns how many operations of `thread` had returned before operation `count - 1` of `other` began.
     fn needed(&self, thread: usize, other: usize, count: usize) -> usize {
         let Some(last) = count.checked_sub(1) else { return 0 };
         let begun = self.threads[other][last].begun_ns;
         self.threads[thread].iter().take_while(|call| call.done_ns < begun).count()
     }
 
-    /// The publications of a name that may be found; `None` if there is none.
+    /// Returns whether the name may be absent after the crash, and the publications that may be found.
     pub fn published(list: &[(usize, Span)], name: usize, crash: u64) -> (bool, Vec<(usize, Span)>) {
         let named = list.iter().filter(|(n, _)| *n == name).map(|(_, span)| *span).enumerate();
         let begun: Vec<(usize, Span)> = named.filter(|(_, span)| span.is_begun(crash)).collect();

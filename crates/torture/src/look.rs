@@ -1,10 +1,9 @@
-//! Checks what a crash left, in a process of its own: the file system is mounted, and the library opens the files.
+//! Checks what a crash left, in its own process: the file system is mounted, and the library opens the files.
 //!
 //! 1. The table opens, `verify` finds nothing, and its content is legal ([`History::find`]).
-//! 2. Each backup and each dictionary that was published exists and is complete, of the last version or the one being
-//!    made.
-//! 3. It continues: more operations with occasional syncs, a close, an open, a comparison; with a history of its own,
-//!    so that this can be crashed as well.
+//! 2. Each backup and dictionary that was published exists and is complete: the last version, or the one being made.
+//! 3. The table remains usable: more operations with occasional syncs, a close, an open, a comparison. These have their
+//!    own history, so that they can be crashed too.
 
 use crate::changes::{Pairs, dictionary_pairs, operation};
 use crate::history::{Bounds, History, Span};
@@ -26,14 +25,14 @@ pub struct Look {
     pub folder: PathBuf,
     pub counter: PathBuf,
     pub crash: Crash,
-    /// The recovery after the crash crashed too; and what that recovery had found, if it came so far.
+    /// A crash of the recovery from the first one, and what that recovery had found.
     pub second: Option<(Crash, Vec<usize>)>,
     /// The file for the history of the operations afterwards.
     pub further: Option<PathBuf>,
 }
 
 impl Look {
-    /// The number of operations of each thread that were found.
+    /// Runs the checks. Returns how many operations of each thread were found.
     pub fn run(&self) -> Result<Vec<usize>, String> {
         let mut history = History::load(&self.crash.history)?;
         let mut bounds = history.bounds(self.crash.event);
@@ -64,7 +63,7 @@ impl Look {
         Ok(found)
     }
 
-    /// More operations of each thread, following those found.
+    /// Runs more operations as a new thread, opens the table again and compares it.
     fn go_on(
         &self,
         table: Table,
@@ -146,7 +145,7 @@ fn on_another_clock(call: &Span) -> Span {
     Span { begun_ns: 0, done_ns: u64::MAX, ..*call }
 }
 
-/// All pairs of an undamaged table.
+/// Returns all pairs of a table; an error if it is damaged.
 pub fn contents(table: &Table) -> Result<Pairs, String> {
     let faults = table.verify().map_err(|e| format!("verify: {e}"))?;
     if let Some(fault) = faults.first() {
@@ -165,7 +164,7 @@ pub fn contents(table: &Table) -> Result<Pairs, String> {
     Ok(pairs)
 }
 
-/// All pairs of an undamaged dictionary.
+/// Returns all pairs of a dictionary; an error if it is damaged.
 pub fn words(dictionary: &Dictionary) -> Result<Pairs, String> {
     let faults = dictionary.verify().map_err(|e| format!("verify: {e}"))?;
     if let Some(fault) = faults.first() {

@@ -1,5 +1,5 @@
-//! `make power` and `make faults`: the state of a table, a backup and a dictionary after a power loss on a real file
-//! system, and the answers when single system calls fail. docs/testing.md has the requirements and the findings.
+//! `make power` checks a table, backups and dictionaries after a power loss on a real file system; `make faults` checks
+//! the answers when single system calls fail. docs/testing.md has the requirements and the findings.
 //!
 //! ```text
 //! power    disk.rs, crash.rs, mount.rs: the recording disk, what a crash leaves of it, file systems on it
@@ -9,7 +9,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)] // they panic if a write fails
 
-/// A line on standard output. One that cannot be written is dropped: the exit status gives the result.
+/// Writes a line to standard output. Drops it if the write fails: the exit status has the result.
 macro_rules! say {
     ($($line:tt)*) => {{
         use std::io::Write;
@@ -68,7 +68,7 @@ mod linux {
     const USAGE: &str = "usage: splitpoint-torture power [SECONDS [SEED [ext4,xfs,btrfs]]] | again FOLDER\n       \
          splitpoint-torture faults [SECONDS [SEED [CASE]]]";
 
-    /// Length of a run by default.
+    /// The default length of a run.
     const SECONDS: u64 = 300;
 
     pub fn run(arguments: &[&str]) -> Result<bool, String> {
@@ -127,12 +127,12 @@ mod linux {
         }
     }
 
-    /// A different seed each time; it is printed.
+    /// Returns a different seed each time; it is printed.
     fn any_seed() -> u64 {
         std::time::UNIX_EPOCH.elapsed().map_or(1, |elapsed| elapsed.as_secs() % 1_000_000)
     }
 
-    /// The number in this argument, if there is one.
+    /// Parses an argument; returns `otherwise` if it is absent or empty.
     fn number(text: Option<&&str>, otherwise: u64) -> Result<u64, String> {
         text.filter(|text| !text.is_empty())
             .map_or(Ok(otherwise), |text| text.parse().map_err(|_| format!("{text}: expected a number")))

@@ -1,8 +1,8 @@
 //! File systems on a recording disk, and their requirements: root, FUSE, loop devices, the programs that make them.
 //!
-//! Mounts are made in a mount namespace of our own, so they end with it however the run ends, and so do the loop
-//! devices. A process that waits for the working one keeps the namespace: a disk must be gone before its mounts are
-//! finally unmounted, or the kernel waits for the dead disk.
+//! Mounts are made in our own mount namespace, so they and the loop devices end with it, however the run ends. A parent
+//! process that waits for the working one keeps the namespace: a disk must be gone before its mounts are finally
+//! unmounted, or the kernel waits for the dead disk.
 
 use crate::disk::Disk;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -62,13 +62,13 @@ impl FileSystem {
         run(Command::new(program).args(arguments).arg(&disk.path))
     }
 
-    /// The reason why this file system is unavailable here, if it is.
+    /// Returns why this file system is unavailable here; `None` if it is available.
     pub fn lacks(self) -> Option<String> {
         let program = self.mkfs()[0];
         if Command::new(program).arg("-V").output().is_err() {
             return Some(format!("{program} is not installed"));
         }
-        // A kernel that has it as a module lists it only once it is loaded.
+        // The kernel lists a module's file system only once the module is loaded.
         let _ = Command::new("modprobe").args(["-q", &self.to_string()]).output();
         let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
         let is_known = known.lines().any(|line| line.trim() == self.to_string());
@@ -76,7 +76,7 @@ impl FileSystem {
     }
 }
 
-/// A file system of a recording disk, mounted; unmounted when dropped.
+/// A mounted file system of a recording disk; unmounted when dropped.
 pub struct Mounted {
     pub folder: PathBuf,
 }
@@ -121,8 +121,8 @@ fn run(command: &mut Command) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(format!("{name}: {}: {}", output.status, said.trim())) }
 }
 
-/// Runs this program with `arguments`, in a mount namespace of its own, and returns whether it succeeded. An error
-/// names what the machine lacks.
+/// Runs this program with `arguments` in its own mount namespace and returns whether it succeeded. An error names what
+/// the machine lacks.
 pub fn run_apart(arguments: &[&str]) -> Result<bool, String> {
     prepare()?;
     // Only the child gets a terminal's signals: this process ends after it.

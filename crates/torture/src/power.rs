@@ -6,7 +6,7 @@
 //!                                                 -> choose a moment in that -> mount, look, go on
 //! ```
 //!
-//! A failure is kept in a directory of its own, disk and history; `again FOLDER` repeats it.
+//! The disk and history of each failure are kept in their own directory; `again FOLDER` repeats it.
 
 use crate::crash::{LOSSES, Loss, image_after, moment};
 use crate::disk::{Disk, Image, Recording};
@@ -25,17 +25,17 @@ pub struct Options {
     pub seconds: u64,
     pub seed: u64,
     pub file_systems: Vec<FileSystem>,
-    /// Where failures are kept.
+    /// The directory that keeps failures.
     pub kept: PathBuf,
 }
 
-/// Crash points of one recorded workload, and moments of one recovery.
+/// Crashes per recorded workload, and per recovery.
 const CRASHES_A_WORKLOAD: usize = 30;
 const CRASHES_A_RECOVERY: usize = 3;
 /// One recovery in this many is crashed again.
 const CRASHED_AGAIN: usize = 3;
 const OPERATIONS: usize = 160;
-/// Failures kept per file system: each takes some megabytes.
+/// Failures kept per file system: each takes several megabytes.
 const KEPT_MAX: u64 = 5;
 
 #[derive(Default)]
@@ -143,7 +143,7 @@ pub fn again(folder: &Path) -> Result<bool, String> {
     Ok(true)
 }
 
-/// What is wrong.
+/// The reason why a check failed.
 enum Failure {
     /// The file system does not mount: not the library's fault.
     NotMounted(String),
@@ -157,14 +157,14 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A file system on a recording disk, to run things on.
+/// A file system on a recording disk, for workloads and checks.
 struct Bench<'o> {
     file_system: FileSystem,
     options: &'o Options,
-    /// With an empty file system.
+    /// The disk with an empty file system.
     empty: Image,
     disk: Disk,
-    /// Everything in this directory: mount points, counter, histories.
+    /// Contains mount points, counter and histories.
     folder: tempfile::TempDir,
 }
 
@@ -286,8 +286,7 @@ impl<'o> Bench<'o> {
         let recovery = self.disk.recording();
         arguments.extend([further, String::new(), join(&found)]);
         for number in 0..CRASHES_A_RECOVERY {
-            // The first moments are the file system's and the library's recovery, the later ones the operations
-            // afterwards.
+            // The file system and the library recover in the first moments; the later ones are further operations.
             let end = if number == 0 { recovery.events.len() } else { recovery.events.len().div_ceil(3) };
             let beginning = Recording { base: recovery.base.clone(), events: recovery.events[..end].to_vec() };
             let (at, loss) = (moment(&beginning, &mut rng), LOSSES[rng.usize(..LOSSES.len())]);
@@ -303,7 +302,7 @@ impl<'o> Bench<'o> {
         Ok(())
     }
 
-    /// Reports what is wrong and keeps it.
+    /// Reports a failure and keeps its files.
     fn failed(
         &self,
         counts: &mut Counts,
@@ -386,7 +385,7 @@ fn read_all(mut file: std::fs::File) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// The file systems named, or all.
+/// Parses a list of file systems; an empty one means all.
 pub fn file_systems(names: &str) -> Result<Vec<FileSystem>, String> {
     if names.is_empty() {
         return Ok(FILE_SYSTEMS.to_vec());

@@ -26,12 +26,12 @@ pub enum Step {
     Close,
     /// Reads and checks everything; the answer is a digest of it.
     Read,
-    /// A version of a dictionary, by the number of its name.
+    /// Publishes a dictionary: the number of its name, and the version.
     Publish(usize, usize),
     Words(usize),
 }
 
-/// A workload by name: a table of some durability, or dictionaries.
+/// The names of the workloads: a table of each durability, and dictionaries.
 pub const SCENARIOS: [&str; 4] = ["sync", "os", "none", "dictionaries"];
 
 pub fn durability(scenario: &str) -> Durability {
@@ -56,7 +56,7 @@ pub fn steps(scenario: &str) -> Vec<Step> {
     steps.extend([one(put("big", 20_000)), one(append("big", 3000)), one(append("k1", 50))]);
     steps.push(Step::Change(vec![put("k2", 9), append("k3", 30), put("k20", 400), Change::Remove("k4".into())]));
     steps.extend([one(Change::Remove("k5".into())), Sync, Checkpoint, one(append("big", 100)), one(put("k6", 5))]);
-    // More than half of a segment of the log, so that a thread makes checkpoints by itself.
+    // More than half a log segment, so that a thread writes checkpoints unasked.
     steps.extend((0..4).map(|i| one(put(&format!("wide{i}"), 30_000))));
     // More than the cache holds, with values at limits of the layout; some are overwritten and removed immediately.
     steps.extend([512, 4096, 16 << 10, 64 << 10, 200_000].map(|len| one(put(&format!("at{len}"), len))));
@@ -67,7 +67,7 @@ pub fn steps(scenario: &str) -> Vec<Step> {
 }
 
 impl Step {
-    /// The effect on a table's pairs.
+    /// Applies the step to a table's pairs.
     pub fn apply(&self, pairs: &mut Pairs) {
         if let Step::Change(changes) = self {
             changes.iter().for_each(|change| change.apply(pairs));
@@ -75,7 +75,7 @@ impl Step {
     }
 }
 
-/// A digest of all pairs.
+/// Returns a digest of all pairs.
 pub fn digest(pairs: &Pairs) -> u64 {
     let mut hasher = DefaultHasher::new();
     pairs.hash(&mut hasher);
@@ -123,7 +123,7 @@ fn do_step(folder: &Path, durability: Durability, step: &Step, table: &mut Optio
             *table = Some(options(durability).open(folder.join(TABLE)).map_err(failed)?);
         }
         Step::Publish(name, version) => {
-            // If the first one failed there is nothing to change.
+            // If version 0 failed, there is nothing to update.
             let path = folder.join(DICTIONARIES[*name]);
             if *version == 0 || path.exists() {
                 publish(SEED, &path, *name, *version).map_err(failed)?;
@@ -156,8 +156,8 @@ fn do_step(folder: &Path, durability: Durability, step: &Step, table: &mut Optio
     Ok(0)
 }
 
-/// Everything in a table. `verify` reads the file and reports a failing read as a fault; on a handle that refuses
-/// writes, it would compare frames with the checksums of a checkpoint that failed.
+/// Reads a whole table. `verify` reads the file and reports a failing read as a fault. It is skipped on a handle that
+/// refuses writes: there it would compare frames with the checksums of a failed checkpoint.
 fn read(table: &Table) -> Answer {
     let pairs: Pairs = table.scan().collect::<Result<_, _>>().map_err(failed)?;
     if table.sync().is_err() {

@@ -1,8 +1,7 @@
-//! Runs a program, counts the system calls of all its threads, and makes one of them fail, by `ptrace`.
+//! Runs a program under `ptrace`, counts the system calls of all its threads, and makes one of them fail.
 //!
-//! `strace --inject` counts for each thread separately, so its third call is one call in each thread; here it is a
-//! single call. A call that is to fail is not made (except `close`, which the kernel always executes), and the program
-//! gets the error.
+//! `strace --inject` counts calls per thread, so its third call is one call in each thread; here it is a single call.
+//! The failing call is not made (except `close`, which the kernel always executes), and the program gets the error.
 
 use nix::errno::Errno;
 use nix::libc;
@@ -18,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     Error(Errno),
-    /// Half of the bytes are read or written: not a failure, but a result that callers forget.
+    /// Half of the bytes are read or written: not a failure, but a result that callers may not handle.
     Short,
 }
 
@@ -30,7 +29,7 @@ pub struct Target {
     pub fault: Fault,
 }
 
-/// The end of the program, and its number of calls of each kind.
+/// How the program ended, and how many calls of each kind it made.
 pub struct Traced {
     pub counts: BTreeMap<i64, u64>,
     /// `None`: it exited with success.
@@ -90,7 +89,7 @@ pub fn trace(child: &Child, target: Option<Target>, is_done: &AtomicBool, start:
             _ => Ok(()),
         };
         match resumed {
-            // A thread that was killed during it.
+            // ESRCH: the thread was killed in the call.
             Ok(()) | Err(Errno::ESRCH) => {}
             Err(e) => {
                 let _ = kill(pid, Signal::SIGKILL);
@@ -100,7 +99,7 @@ pub fn trace(child: &Child, target: Option<Target>, is_done: &AtomicBool, start:
     }
 }
 
-/// A thread is about to make a call: `Some` is the result to return instead.
+/// Handles the start of a call. Returns the result that is to replace the call's, if any.
 fn enter(
     thread: Pid,
     target: Option<Target>,
@@ -110,7 +109,7 @@ fn enter(
 ) -> nix::Result<Option<i64>> {
     let mut registers = ptrace::getregs(thread)?;
     let call = registers.orig_rax as i64;
-    // The calls before it asks for input are the loader's.
+    // Calls before the program reads its input are the loader's.
     *has_begun |= call == libc::SYS_read && registers.rdi == 0;
     if !*has_begun || !may_fail(thread, call, &registers) {
         return Ok(None);
@@ -142,7 +141,7 @@ fn leave(thread: Pid, answer: Option<i64>) -> nix::Result<()> {
     ptrace::setregs(thread, registers)
 }
 
-/// Whether the call is one that fails on real machines, and made by the library.
+/// Returns whether the call can fail on real machines and is made by the library.
 fn may_fail(thread: Pid, call: i64, registers: &Registers) -> bool {
     match call {
         // The program's own input and output.
@@ -161,7 +160,7 @@ fn may_fail(thread: Pid, call: i64, registers: &Registers) -> bool {
     }
 }
 
-/// A kind of call: its name, and the ways in which it may fail.
+/// Returns the name of a call that may fail, and the ways in which it may.
 pub fn kind(call: i64) -> Option<(&'static str, &'static [Fault])> {
     use Errno::*;
     use Fault::*;

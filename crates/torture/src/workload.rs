@@ -1,9 +1,9 @@
 //! The workload on a recording disk: threads put, append, remove and commit batches in one table, while another syncs
-//! it, writes checkpoints, compacts and backs it up, and one builds and updates dictionaries. It is a process of its
-//! own; it writes its [`History`] to a file at the end.
+//! it, writes checkpoints, compacts and backs it up, and one builds and updates dictionaries. It runs in its own
+//! process and writes its [`History`] to a file at the end.
 //!
-//! Pages, cache and log are small, so that checkpoints, evictions and switches of the log's segment are frequent. The
-//! table is larger than its cache, so that frames are spilled too. Every backup is read once it is made.
+//! Pages, cache and log are small, so that checkpoints, evictions and log segment switches are frequent. The table is
+//! larger than its cache, so that frames are spilled too. Every backup is read once it is made.
 
 use crate::changes::{Change, Pairs, dictionary_changes, dictionary_pairs, operation};
 use crate::disk::read_counter;
@@ -149,7 +149,7 @@ impl Work {
         Ok(copies)
     }
 
-    /// Runs next to the writers. Returns the contents of the backups.
+    /// Syncs, compacts and backs up the table while the writers run. Returns the contents of the backups.
     fn keep_busy(
         &self,
         table: &Table,

@@ -151,7 +151,7 @@ mod tests {
 
     const BODY: u64 = 4000;
 
-    /// A file of 1,000 records.
+    /// Returns the format of a file of 1,000 records.
     fn format(layout: Layout, record_bytes: u64) -> RecordFormat {
         of_pairs(layout, record_bytes, 1000)
     }
@@ -179,7 +179,7 @@ mod tests {
         let half = 1 << 31;
         assert_eq!(format.likely_part(half, 1, BODY), 800..2300);
         assert_eq!(format.likely_part(half, 2, BODY), 2800..5200);
-        // Within its page, whatever the index says.
+        // The part is within its page, whatever the index says.
         assert_eq!((format.likely_part(0, 1, BODY), format.likely_part(u64::MAX, 1, BODY)), (0..300, 2800..4000));
     }
 

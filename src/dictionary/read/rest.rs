@@ -346,7 +346,7 @@ mod tests {
         }
     }
 
-    /// For a file with `count` pages.
+    /// Makes a `Rest` for a file with `count` pages.
     fn rest_of(file: &Arc<Announced>, count: u64) -> Rest {
         Rest::new(file.clone(), PAGE_BYTES, count, Checked::none_of(count))
     }

@@ -1,4 +1,4 @@
-//! Crash tests: after any crash, the name has either the old dictionary or the new one, complete.
+//! Crash tests: after any crash, the path has either the old dictionary or the new one, complete.
 //!
 //! ```text
 //! work (build, update; file, shards) --> calls to the disk 0, 1, 2, ...
@@ -74,7 +74,7 @@ impl Case {
     }
 
     fn before(&self) -> Model {
-        // A record that is later removed, and with it the second size.
+        // A record of a second size, which is removed later.
         let odd = self.twice.then(|| (b"odd".to_vec(), b"of another size".to_vec()));
         (0..600u32).map(|n| (n.to_le_bytes().to_vec(), vec![n as u8; 80])).chain(odd).collect()
     }
@@ -86,7 +86,7 @@ impl Case {
         new
     }
 
-    /// The disk's content before the work.
+    /// Makes the dictionary that exists before the work; returns the disk's content.
     fn base(&self, disk: &Arc<Simulated>) -> Result<State> {
         disk.reset(State::default());
         if self.work != Work::First {
@@ -122,11 +122,11 @@ enum Survivor {
     New,
 }
 
-/// The dictionary at the name, which must be complete.
+/// Returns which dictionary is at the path; it must be complete.
 fn found(case: &Case, disk: &Arc<Simulated>, context: &str) -> Survivor {
     let dictionary = match DictionaryOptions::new().open_on(disk.clone(), Path::new(PATH)) {
         Ok(dictionary) => dictionary,
-        // For a directory: there is no manifest.
+        // The second case is a directory without a manifest.
         Err(e) if is_missing(&e) || case.shards > 0 && e.kind() == ErrorKind::NotADictionary => {
             return Survivor::Nothing;
         }
@@ -142,7 +142,7 @@ fn found(case: &Case, disk: &Arc<Simulated>, context: &str) -> Survivor {
     Survivor::Old
 }
 
-/// Names that exist and do not belong to the dictionary.
+/// Returns the names that exist and do not belong to the dictionary.
 fn left_behind(disk: &Arc<Simulated>) -> Vec<String> {
     let mut wanted = vec![PATH.to_owned()];
     if let Ok(Dictionary { manifest: Some(manifest), .. }) =
@@ -155,8 +155,8 @@ fn left_behind(disk: &Arc<Simulated>) -> Vec<String> {
     names.names().map(|name| name.display().to_string()).filter(|name| !wanted.contains(name)).collect()
 }
 
-/// A file whose name is removed as soon as it is created may keep the name if power is lost in between, and no process
-/// knows which build created it.
+/// Leaves out files whose names are removed as soon as they are created. Such a file may keep its name if power is lost
+/// in between, and no process knows which build created it.
 fn without_unnamed(mut names: Vec<String>) -> Vec<String> {
     names.retain(|name| !name.ends_with(".tmp"));
     names
@@ -237,7 +237,7 @@ fn every_call_that_fails_leaves_the_old_dictionary_and_nothing_else() {
     fail_calls(1);
 }
 
-/// Fails one call in `every`, and the last calls, when a dictionary gets its name.
+/// Fails one call in `every`, and the last calls, in which the dictionary gets its name.
 fn fail_calls(every: u64) {
     let (disk, other) = (disk(), disk());
     let (mut errors, mut survived) = (0, 0);
@@ -260,11 +260,11 @@ fn fail_calls(every: u64) {
                     let kind = if fault == Fault::NoSpace { ErrorKind::DiskFull } else { ErrorKind::Io };
                     assert_eq!(e.kind(), kind, "{context}: {e}");
                 }
-                // Once it has its name, it exists, although a power loss may undo the rename.
+                // Once the new dictionary has its name, it is found, although a power loss may undo the rename.
                 let last_name = if case.shards > 0 { "manifest" } else { "a.spd" };
                 let is_named = |event: &Event| matches!(event, Event::Rename(_, to) if to.ends_with(last_name));
                 let named = disk.trace().iter().any(is_named);
-                // And then nothing fails any more.
+                // After the sync of its name nothing fails any more.
                 let synced = |event: &Event| matches!(event, Event::SyncNames(path) if path == Path::new(PATH));
                 let trace = disk.trace();
                 let durable = trace.iter().rposition(synced).filter(|_| named && case.shards == 0);

@@ -1,4 +1,4 @@
-//! The differences between two dictionaries are those of their pairs, and turn one into the other.
+//! Compares the differences of two dictionaries with those of their pairs, and turns one into the other with them.
 
 #![allow(clippy::disallowed_methods, reason = "tests look at files")]
 
@@ -35,7 +35,7 @@ fn expected(old: &Model, new: &Model) -> Changes {
     changes.filter(|(_, (before, after))| before != after).collect()
 }
 
-/// `old` with some pairs removed, some changed and some added.
+/// Returns `old` with some pairs removed, some changed and some added.
 fn changed(old: &Model, kind: &str, percent: usize) -> Model {
     let mut random = Random::new(&[percent as u64]);
     let mut new = old.clone();

@@ -78,7 +78,7 @@ fn pairs_that_memory_holds_are_written_once_and_the_others_twice() {
         let written = disk.trace().iter().map(bytes).sum::<usize>() as f64;
         // The rest of the memory is for the index, and for the data being sorted or written.
         let spilled = if payload < memory_bytes as f64 * 0.8 { 0.0 } else { payload - memory_bytes as f64 * 0.6 };
-        // Heads of pages and records, the header, the footer and the index.
+        // The 2 % are heads of pages and records, the header, the footer and the index.
         let most = (payload * 1.02 + spilled) / payload;
         let found = written / payload;
         assert!(found < most, "{memory_bytes} bytes of memory: {found:.3} bytes written per byte, at most {most:.3}");
@@ -126,7 +126,7 @@ fn a_missing_directory_for_temporary_files_is_noticed_before_anything_else() {
         let refused = [
             with().start(&path).err(),
             with().shards(2).start(&path).err(),
-            // Before the old file is opened, which is also absent.
+            // Noticed before the old file is opened, which is missing, too.
             Dictionary::update(&path, &path, &with()).err(),
             with().reindex(&path, &path).err(),
             with().start_ordered(&path, 0).err(),
@@ -198,7 +198,7 @@ fn a_step_with_a_long_value_in_a_process_of_its_own() {
             update.finish().unwrap();
         }
         "chunks" => drop(builder().index(Index::chunk()).reindex(path, path).unwrap()),
-        // In memory once: at its destination, or in the walk that returns it.
+        // The value is in memory once: at its destination, or in the walk that returns it.
         "get" | "get-to" | "walk" | "scan" => {
             limit += LONG_BYTES as u64;
             let dictionary = DictionaryOptions::new().map_data(false).open(path).unwrap();

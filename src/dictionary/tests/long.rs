@@ -10,7 +10,7 @@ fn model(lens: &[usize]) -> Model {
     lens.iter().enumerate().map(|(n, &len)| (format!("key {n}").into_bytes(), value(n, len))).collect()
 }
 
-/// Short values between long ones, some longer than what is read at a time.
+/// Returns short values between long ones, some longer than what is read at a time.
 fn mixed() -> Model {
     let lens = [0, 1, 300, 16 << 10, 40_000, 100_000, (1 << 20) + 7, 3 << 20];
     model(&lens.repeat(6))
@@ -78,7 +78,7 @@ fn walks(dictionary: &Dictionary, model: &Model, context: &str) {
 fn long_values_that_differ_anywhere_are_found_by_a_diff() {
     let old = mixed();
     for compression in [Compression::None, Compression::Lz4] {
-        // In large blocks they are compressed with other records, and are not long to a walk.
+        // In large blocks they are compressed with other records, and a walk does not treat them as long.
         for block_bytes in [1000, 16 << 20] {
             in_directory(|path| {
                 let [one, other] = ["one.spd", "other.spd"].map(|name| path.with_file_name(name));

@@ -31,7 +31,7 @@ fn calls_that_do_not_wait_end_the_calls_after_a_wait_early() {
             assert!(model.keys().all(|key| dictionary.get(key).unwrap().is_some()));
             dictionary.reads() - before
         };
-        // A lookup may actually wait here.
+        // Several attempts, because a lookup may actually wait.
         assert!((0..5).any(|_| (8..=16).contains(&calls())), "{} calls", calls());
     });
 }
@@ -47,7 +47,7 @@ fn damage_in_a_mapped_page_is_an_error_that_names_it_and_other_pages_are_read() 
                 let mut bytes = std::fs::read(&path).unwrap();
                 bytes[page as usize * 512 + 300] ^= 1;
                 std::fs::write(&path, bytes).unwrap();
-                // The first read of a page copies it from the mapping, or is a call.
+                // The first read of a page copies it from the mapping, or is a system call.
                 for calls_left in [0, u32::MAX] {
                     let dictionary = open(&path, calls_left, u32::MAX);
                     let (mut found, mut failed) = (0, 0);
@@ -181,7 +181,7 @@ fn records_of_any_one_size_are_found_where_they_are_expected_and_no_others() {
 
 #[test]
 fn records_of_varying_size_are_found_among_others_that_begin_alike() {
-    // Beginnings longer than what is compared first, and lengths around those that take a second byte.
+    // Beginnings longer than what is compared first, and lengths around those that need a second byte.
     let lens = [0, 1, 2, 13, 14, 15, 16, 17, 126, 127, 128, 129, 254, 255, 256, 300];
     let key = |len: usize, last: u8| [vec![b'k'; len.saturating_sub(1)], vec![last; len.min(1)]].concat();
     let pairs = (0..800).map(|n| (key(lens[n % 16], (n / 16) as u8), vec![n as u8; lens[n / 3 % 16]]));
@@ -201,7 +201,7 @@ fn records_of_varying_size_are_found_among_others_that_begin_alike() {
     }
 }
 
-/// Pairs of such lengths that three or four records fit in a page, as with long values in larger pages.
+/// Returns pairs of such lengths that three or four records fit in a page, as with long values in larger pages.
 fn few_a_page() -> Model {
     (0..3000u32).map(|n| (format!("{n:020}").into_bytes(), vec![n as u8; 70 + n as usize % 90])).collect()
 }
@@ -252,7 +252,7 @@ fn lookups_of_some_pages_let_all_others_be_checked_and_damage_stays_an_error_of_
         let dictionary = DictionaryOptions::new().open(&path).unwrap();
         let pages = &dictionary.files[0].pages;
         if !pages.is_mapped() || !pages.is_cached(0) {
-            // A shared file system, or one that does not say what is cached.
+            // The file system is shared, or does not say what is cached.
             return;
         }
         let is_error = |key: &Vec<u8>| match dictionary.get(key) {
@@ -266,7 +266,7 @@ fn lookups_of_some_pages_let_all_others_be_checked_and_damage_stays_an_error_of_
                 true
             }
         };
-        // One page in 13, which exceeds one in 32.
+        // Reads one page in 13, which is more than one in 32.
         model.keys().step_by(40).for_each(|key| assert!(is_error(key) || pages.checked_count() > 0));
         let start = Instant::now();
         while pages.checked_count() < pages.count() - 1 {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
-/// Indexes with such small units that a few thousand pairs make many of each.
+/// Returns indexes with such small units that a few thousand pairs make many of each.
 pub(super) fn indexes() -> Vec<Index> {
     vec![
         Index::page(),
@@ -28,7 +28,7 @@ pub(super) fn indexes() -> Vec<Index> {
     ]
 }
 
-/// Pairs of a `kind` of `sample_pairs`, the same ones for each `seed`.
+/// Returns pairs of a `kind` of `sample_pairs`, the same ones for each `seed`.
 pub(super) fn pairs(kind: &str, count: u64, seed: u64) -> Model {
     let mut random = Random::from_seed(seed);
     super::sample_pairs::pairs(kind, count, || random.next())
@@ -67,7 +67,7 @@ pub(super) fn check(dictionary: &Dictionary, model: &Model, context: &str) {
     assert_eq!(dictionary.verify().unwrap(), [], "{context}");
 }
 
-/// Positions of all pairs, from a scan in steps of `count`.
+/// Returns the positions of all pairs, from a scan in steps of `count`.
 fn scanned(dictionary: &Dictionary, count: usize) -> Vec<u64> {
     let (mut cursor, mut positions) = (0, Vec::new());
     loop {
@@ -98,7 +98,7 @@ fn a_dictionary_is_what_a_btreemap_is() {
                     let model = pairs(kind, count, 7);
                     in_directory(|path| {
                         let builder = builder(index).compression(compression).block_bytes(1000);
-                        // All three with each of the larger counts, across the kinds and compressions.
+                        // Each of the larger counts meets all three filters, across the kinds and compressions.
                         let filter = [0, 8, 16][(count as usize + kind.len()) % 3];
                         let builder = builder.filter(filter);
                         builder.build(&path, &model).unwrap_or_else(|e| panic!("{context}: {e}"));
@@ -443,7 +443,7 @@ fn a_reindexed_dictionary_is_the_one_built_with_that_index() {
     }
 }
 
-/// The disk, with a record of where unnamed files were made.
+/// A disk that records where unnamed files are made.
 #[derive(Default)]
 struct Noting(Mutex<Vec<PathBuf>>);
 

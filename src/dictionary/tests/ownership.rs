@@ -29,7 +29,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// The disk, on which another process writes a shard as soon as a manifest is renamed.
+/// A disk on which another process writes a shard as soon as a manifest is renamed.
 struct Beside;
 
 impl Storage for Beside {
@@ -242,7 +242,7 @@ fn a_file_has_the_permissions_of_the_one_that_it_replaces() {
     }
 }
 
-/// Permissions and owner.
+/// Returns permissions and owner.
 fn access(path: &Path) -> (u32, u32) {
     let metadata = fs::metadata(path).unwrap();
     (metadata.mode() & 0o777, metadata.uid())
@@ -418,7 +418,7 @@ fn a_lookup_in_a_mapping_looks_at_the_pages_that_a_read_looks_at() {
             .chain([(vec![b'0'; 300], vec![])])
             .collect();
         builder(Index::page()).build(&path, &model).unwrap();
-        // The middle of each long value is damaged.
+        // Damages the middle of each long value.
         let mut bytes = fs::read(&path).unwrap();
         let whole: Vec<usize> =
             (1..bytes.len() / 512).filter(|page| bytes[page * 512 + 20..][..492] == [0xA5; 492]).collect();

@@ -8,7 +8,7 @@ pub type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
 pub const KINDS: [&str; 5] = ["fixed", "fixed, long", "keys alone", "words", "sizes"];
 
-/// Up to `count` pairs with sizes chosen by `kind`, made from the numbers that `random` returns.
+/// Returns up to `count` pairs with sizes chosen by `kind`, made from the numbers that `random` returns.
 pub fn pairs(kind: &str, count: u64, mut random: impl FnMut() -> u64) -> Pairs {
     let mut below = |end: u64| random() % end;
     let mut pair = |n: u64| {

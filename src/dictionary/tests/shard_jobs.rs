@@ -53,7 +53,7 @@ fn names_in(directory: &Path) -> Vec<String> {
     names
 }
 
-/// The pairs of `model` as changes.
+/// Returns the pairs of `model` as changes.
 fn changes_of(model: &Model) -> Vec<Change> {
     model.iter().map(|(key, value)| (key.clone(), Some(value.clone()))).collect()
 }
@@ -105,7 +105,7 @@ fn shards_written_apart_are_those_of_one_build_and_one_update() {
         update.finish().unwrap();
         let base = ShardBase::of(&place.dictionary).unwrap();
         assert_eq!(base, ShardBase::Generation(1));
-        // Pages and compression are those of the old files, whatever the builder says.
+        // Page size and compression stay those of the old files, whatever the builder says.
         let other = DictionaryBuilder::new().index(index).page_bytes(2048).shards(2);
         let job = place.job(&other, base).unwrap();
         assert_eq!(job.last_slots().len(), 5);

@@ -14,7 +14,7 @@ fn a_node_opens_its_shards_and_no_others() {
         builder(Index::page()).shards(4).build(&path, &model).unwrap();
         let whole = Dictionary::open(&path).unwrap();
         let shards = whole.shards();
-        // The files of the others need not exist.
+        // The files of shards that are not opened need not exist.
         std::fs::remove_file(&shards[0].path).unwrap();
         let missing = Dictionary::open(&path).err().map(|e| e.to_string());
         assert!(missing.is_some_and(|text| text.contains("0-1.spd")));
@@ -46,7 +46,7 @@ fn a_node_opens_its_shards_and_no_others() {
     });
 }
 
-/// At least `count` pairs from `cursor` on, and the next cursor.
+/// Returns at least `count` pairs from `cursor` on, and the next cursor.
 fn scan(dictionary: &Dictionary, mut cursor: u64, count: usize) -> (Model, u64) {
     let mut found = Model::new();
     loop {

@@ -1,8 +1,8 @@
 //! A simulated disk that forgets, tears and refuses writes: the crash tests run the library on it.
 //!
-//! Files by path, in memory, behind [`Storage`] and [`File`] like the real ones. Every call except locking has a number
-//! and records an [`Event`]. A [`State`] is the result of a sequence of events, so replaying them restores the disk as
-//! it was at any call.
+//! It keeps files in memory, by path, behind [`Storage`] and [`File`] like the real ones. Every call except locking has
+//! a number and records an [`Event`]. A [`State`] is the result of a sequence of events, so replaying them restores the
+//! disk as it was at any call.
 //!
 //! ```text
 //! write -> now (what a read sees) + pending changes, by sector -- sync --> durable
@@ -171,7 +171,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// Whether the disk differs before and after it.
+    /// Returns whether the disk differs before and after it.
     pub(crate) fn changes(&self) -> bool {
         !matches!(self, Event::Look | Event::Reserve { .. } | Event::Prepare)
     }
@@ -185,8 +185,8 @@ impl Event {
         }
     }
 
-    /// Of a write, some of its first bytes; of a store, which may proceed forwards or backwards, its first or last
-    /// bytes.
+    /// Returns the event partly done: the first bytes of a write; the first or last bytes of a store, which may proceed
+    /// forwards or backwards.
     fn torn(&self, random: &mut Random) -> Option<Event> {
         if let Event::Store { inode, offset, bytes } = self {
             let cut = random.below(bytes.len());
@@ -208,7 +208,7 @@ type Sector = [u8; SECTOR_BYTES];
 /// One unsynced change of a file: the sectors and the length that it made.
 struct Change {
     call: u64,
-    /// Made by a store, which the disk may catch half done.
+    /// Made by a store; the disk may write a sector while the store is half done.
     stored: bool,
     sectors: Vec<(usize, Sector)>,
     len: usize,
@@ -322,8 +322,8 @@ impl Inode {
         }
     }
 
-    /// Each unsynced sector independently: with a probability of `keep` percent the newest version, of `zero` percent
-    /// zeros, otherwise any older version.
+    /// Chooses for each unsynced sector independently: with a probability of `keep` percent the newest version, of
+    /// `zero` percent zeros, otherwise any older version.
     fn mixed(&self, random: &mut Random, keep: usize, zero: usize, tally: &mut Tally) -> Vec<u8> {
         let mut versions: BTreeMap<usize, Vec<(&Sector, bool)>> = BTreeMap::new();
         for change in &self.pending {
@@ -374,7 +374,7 @@ impl Inode {
         content
     }
 
-    /// A sector with some new bytes and the others from `before`, or from the last sync.
+    /// Returns a sector with some new bytes, and the others from `before` or from the last sync.
     fn half_stored(&self, number: usize, before: Option<&Sector>, new: &Sector, random: &mut Random) -> Sector {
         let mut sector = [0; SECTOR_BYTES];
         match before {
@@ -391,7 +391,7 @@ impl Inode {
         sector
     }
 
-    /// The content after all changes before `call`, and after some of the first sectors of that call itself.
+    /// Returns the content after all changes before `call`, and after some of the first sectors of that call itself.
     fn before(&self, call: u64, random: &mut Random, tally: &mut Tally) -> Vec<u8> {
         let mut content = self.durable.to_vec();
         for change in self.pending.iter().filter(|change| change.call <= call) {
@@ -462,7 +462,7 @@ impl State {
         self.pending_names.push(change);
     }
 
-    /// The state after a crash. After a power loss nothing is pending.
+    /// Returns the state after a crash. After a power loss nothing is pending.
     pub(crate) fn survivors(&self, crash: Crash, random: &mut Random, tally: &mut Tally) -> State {
         if crash == Crash::Kill {
             return self.clone();
@@ -515,7 +515,7 @@ impl State {
         State { inodes, durable_names: names.clone(), names, pending_names: Vec::new(), directories }
     }
 
-    /// The state if the process died while `event` was partly done: a write up to some byte, or part of a store.
+    /// Returns the state if the process died while `event` was half done: part of a write, or part of a store.
     pub(crate) fn torn(&self, call: u64, event: &Event, random: &mut Random) -> Option<State> {
         // Neither the kernel nor a disk stops within a sector.
         if let Event::Write { offset, bytes, .. } = event {
@@ -529,12 +529,12 @@ impl State {
         Some(torn)
     }
 
-    /// The bytes of a file as a read sees them.
+    /// Returns the bytes of a file as a read sees them.
     pub(crate) fn content(&self, path: &Path) -> Option<&[u8]> {
         self.names.get(path).map(|&inode| &self.inodes[inode].now[..])
     }
 
-    /// The names of all files and directories.
+    /// Returns the names of all files and directories.
     pub(crate) fn names(&self) -> impl Iterator<Item = &Path> {
         self.names.keys().map(PathBuf::as_path)
     }
@@ -575,7 +575,7 @@ struct Inner {
     trace: Vec<Event>,
     plan: Option<Plan>,
     tally: Tally,
-    /// The files of the ranges whose sync has begun and was not waited for, and the most there were at a time.
+    /// A file for each range whose sync has begun and was not awaited; then the maximum number of these at a time.
     begun: Vec<InodeNo>,
     begun_max: usize,
     locks: Vec<InodeNo>,
@@ -622,7 +622,7 @@ impl Simulated {
         self.inner().slow = Some(Random::new(&[seed]));
     }
 
-    /// The number of calls so far, which is also the number of the next.
+    /// Returns the number of calls so far, which is also the number of the next.
     pub(crate) fn calls(&self) -> u64 {
         self.inner().trace.len() as u64
     }
@@ -644,7 +644,7 @@ impl Simulated {
         self.inner().tally.clone()
     }
 
-    /// The most ranges whose sync had begun at a time.
+    /// Returns the maximum number of ranges whose sync had begun, at a time.
     pub(crate) fn begun_max(&self) -> usize {
         self.inner().begun_max
     }
@@ -671,7 +671,7 @@ impl Inner {
         }
     }
 
-    /// The failure of the next call.
+    /// Returns the failure of the next call, if it is planned to fail.
     fn planned(&self) -> Option<Fault> {
         let call = self.trace.len() as u64;
         let planned = self.plan.filter(|plan| if plan.lasting { call >= plan.at } else { call == plan.at });
@@ -712,14 +712,14 @@ impl Inner {
         if unseen { Ok(()) } else { Err(Error::from_raw_os_error(error)) }
     }
 
-    /// A store is not a call: it cannot fail, but a dead process makes none.
+    /// Records a store, which is not a call: it cannot fail, but a dead process makes none.
     fn store(&mut self, event: Event) {
         let event = if self.planned() == Some(Fault::Dead) { Event::Look } else { event };
         self.state.apply(self.trace.len() as u64, &event);
         self.trace.push(event);
     }
 
-    /// Whether a planted bug skips this call.
+    /// Returns whether a planted bug skips this call.
     fn leaves_out(&self, event: &Event) -> bool {
         const HEADERS_END: u64 = 8192;
         let is_log = |path: &Path| path.extension().is_some_and(|e| e.as_encoded_bytes().starts_with(b"spt-log"));

@@ -32,7 +32,7 @@ impl DiskRoom {
         self.pages.values().map(|pages| pages.len() as u64).sum()
     }
 
-    /// Occupies or frees the pages of `event`. `false`, with nothing changed, if there are too few.
+    /// Occupies or frees the pages of `event`. Returns `false`, with nothing changed, if there are too few.
     pub(super) fn take(&mut self, event: &Event, state: &State) -> bool {
         let (inode, range) = match *event {
             Event::Write { inode, offset, ref bytes } => (inode, pages(offset, offset + bytes.len() as u64)),
@@ -67,7 +67,7 @@ impl Simulated {
         room.pages_max = bytes.map_or(u64::MAX, |bytes| bytes / PAGE_BYTES);
     }
 
-    /// The bytes that its files occupy, counted once the room is limited.
+    /// Returns the bytes that its files occupy, counted once the room is limited.
     pub(crate) fn used_room(&self) -> u64 {
         self.inner().room.as_ref().map_or(0, |room| room.used() * PAGE_BYTES)
     }

@@ -5,7 +5,7 @@ use super::*;
 const A: &str = "/d/a";
 const B: &str = "/d/b";
 
-/// A disk with a synced file `A` of two sectors of ones.
+/// Makes a disk with a synced file `A` of two sectors of ones.
 fn disk() -> (Simulated, Box<dyn File>) {
     let disk = Simulated::new(State::default());
     let file = disk.open(Path::new(A), Mode::New).unwrap();
@@ -26,7 +26,7 @@ fn content(disk: &Simulated, path: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The contents of each sector of `A`, and the lengths, after each of `crashes` crashes.
+/// Returns what many crashes leave: the contents of each sector of `A`, and the lengths of the file.
 fn found(disk: &Simulated, crash: Crash) -> (Vec<std::collections::BTreeSet<u8>>, Vec<usize>) {
     let mut sectors = vec![std::collections::BTreeSet::new(); 3];
     let mut lens = Vec::new();

@@ -228,7 +228,7 @@ mod tests {
         for border in 40..60 {
             let pager = Pager::in_memory(4096, Arc::new(Disk)).unwrap();
             let units: Vec<u64> = (0..200).map(|_| pager.allocate_extent(LEN).unwrap()).collect();
-            // Free frames before and behind the border, after one with a free end.
+            // Free frames before and after the border, preceded by one with a free end.
             let hole = u64::from(border - 8) * 64 + 20..u64::from(border + 8) * 64;
             let freed = units.iter().filter(|&&unit| hole.contains(&unit));
             freed.for_each(|&unit| pager.free(unit, LEN).unwrap());

@@ -177,7 +177,7 @@ mod tests {
 
     const FRAMES: u32 = 1000;
 
-    /// A file with all its frames in use, and the first unit of `frames` frames that are not map frames.
+    /// Returns a file with all its frames in use, and the first unit of `frames` frames that are not map frames.
     fn full(frames: u32) -> (Pager, u64) {
         let pager = Pager::in_memory(4096, Arc::new(Disk)).unwrap();
         let unit = pager.allocate(frames * FRAME_UNITS).unwrap();

@@ -1,4 +1,4 @@
-//! A test of the open of a table of 100 GB: the file has the nodes and bitmaps of one, and holes for its frames.
+//! Tests opening a table of 100 GB: the file has the nodes and bitmaps that an open reads, and holes for the frames.
 
 use super::Blocks;
 use super::commit::bitmap_sum;
@@ -62,7 +62,7 @@ fn make(file: &dyn File) {
     header.write(file, false).and_then(|()| header.write(file, true)).unwrap();
 }
 
-/// Bytes that this thread has read.
+/// Returns the number of bytes that this thread has read.
 #[expect(clippy::disallowed_methods, reason = "a count of the system, not a table")]
 fn bytes_read() -> Option<u64> {
     let counts = std::fs::read_to_string("/proc/thread-self/io").ok()?;

@@ -246,8 +246,8 @@ impl Blocks {
         Ok(frames)
     }
 
-    /// Whether moving the frames of [`frames_at_end`](Self::frames_at_end), at most `most`, is worthwhile. O(blocks / 64),
-    /// and no part of the map is read.
+    /// Whether moving the frames of [`frames_at_end`](Self::frames_at_end), at most `most`, is worthwhile.
+    /// O(blocks / 64); reads no part of the map.
     pub(in crate::pager) fn is_soon_shorter(&self, most: u64) -> bool {
         let used = self.last().used.len();
         self.room().is_soon_shorter(used, most)

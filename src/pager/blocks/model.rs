@@ -1,4 +1,4 @@
-//! A model of the file that `blocks/mod.rs` describes, in which nothing that is still needed is written over.
+//! A model of the file that `blocks/mod.rs` describes: nothing that is still needed may be overwritten.
 //!
 //! ```text
 //! disk      blocks, two headers, two homes of the bitmap, the length: what is durable, and what was written since
@@ -7,10 +7,10 @@
 //! readers   hold a checkpoint, also while the writer is killed and opens again
 //! ```
 //!
-//! A step is what one thread does between two accesses to shared state. Walks take steps in random order. After each
-//! step everything is checked: what held readers see, and what a kill and power losses, with any subset of the unsynced
-//! writes, would leave. Some walks then crash, and continue with the open. Contents are version numbers, and a checksum
-//! is the version itself: a block with another version is noticed.
+//! A step is what one thread does between two accesses to shared state. Walks take steps in random order, and check
+//! everything after each step: what readers see, and what would be left by a kill and by power losses, with any subset
+//! of the unsynced writes. Some walks then crash, and continue with an open. Contents are version numbers, and a
+//! checksum is the version itself, so a block with another version is detected.
 //!
 //! Each [`Bug`] breaks one rule, and the walks find it. Not here: the life of a frame in memory (`pool/life.rs`).
 
@@ -27,23 +27,23 @@ type Number = u8;
 /// Rules that can be broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
-    /// A freed block is used again once the last checkpoint that has it is durable, not the next one.
+    /// A freed block is reused once the last checkpoint that has it is durable, instead of the next one.
     ReusedEarly,
     /// Checkpoints that readers hold are ignored.
     HeldIgnored,
     /// Readers that held a checkpoint before the open are ignored.
     HeldAtOpenIgnored,
-    /// Blocks that wait are freed once the header is written, before it is synced.
+    /// Waiting blocks are freed once the header is written, before it is synced.
     ReleasedUnsynced,
-    /// A frame's block is written again although a checkpoint that has begun refers to it.
+    /// A frame's block is overwritten although a checkpoint that has begun refers to it.
     FrozenBlockRewritten,
-    /// A block that the log refers to is written again in the same period.
+    /// A block that the log refers to is overwritten in the same period.
     SealedBlockRewritten,
-    /// A block that the log refers to is free as soon as its frame is elsewhere.
+    /// A block that the log refers to is freed as soon as its frame is elsewhere.
     LoggedBlockFreed,
     /// The replay writes to any free block.
     ReplayAnywhere,
-    /// Before the first checkpoint of a handle, a sync is that of the file and the log.
+    /// Before the first checkpoint of a handle, a sync only syncs the file and the log.
     ReplayedSynced,
     /// An open does not write its header again.
     HeaderNotRewritten,
@@ -51,11 +51,11 @@ enum Bug {
     HeaderBeforeData,
     /// The header is written after a failed sync.
     HeaderAfterFailure,
-    /// Each header is written over the last one.
+    /// Each header overwrites the last one.
     OneHeaderSlot,
-    /// The other slot gets the new header before that is synced.
+    /// The new header is copied to the other slot before it is synced.
     CopiedUnsynced,
-    /// An older header is taken although its log is gone.
+    /// An older header is used although its log is gone.
     OlderHeaderTaken,
     /// The map of a checkpoint is the live one.
     MapIsLive,
@@ -67,13 +67,13 @@ enum Bug {
     ThawedEarly,
     /// The bitmap says what the live map does not use.
     BitmapIsLive,
-    /// The bitmap is written over the one of the last checkpoint.
+    /// The bitmap overwrites that of the last checkpoint.
     OneBitmapHome,
     /// The bitmap with the higher number counts, whatever the tree says.
     BitmapByNumber,
-    /// The file is cut as soon as no live frame is beyond.
+    /// The file is cut as soon as no live frame is beyond the new end.
     CutEarly,
-    /// A checkpoint begins without room for all it writes.
+    /// A checkpoint begins without space for all that it writes.
     Unreserved,
 }
 
@@ -108,7 +108,7 @@ const BUGS: [Bug; 24] = [
 #[derive(Clone, Debug)]
 struct Cell<T> {
     durable: T,
-    /// With whether a later sync writes it: after a failed one the system takes it for written.
+    /// Each with whether a later sync writes it: after a failed sync, the system considers it written.
     unsynced: Vec<(T, bool)>,
 }
 
@@ -117,7 +117,7 @@ impl<T: Copy + PartialEq> Cell<T> {
         Cell { durable: content, unsynced: Vec::new() }
     }
 
-    /// What the system's cache shows.
+    /// Returns what the system's cache shows.
     fn view(&self) -> T {
         self.unsynced.last().map_or(self.durable, |last| last.0)
     }
@@ -137,7 +137,7 @@ impl<T: Copy + PartialEq> Cell<T> {
         self.unsynced.iter_mut().for_each(|write| write.1 = false);
     }
 
-    /// After a power loss: the durable content or any later one.
+    /// Returns what a power loss leaves: the durable content or any later one.
     fn survive(&self, random: &mut Random) -> T {
         let any = random.below(self.unsynced.len() + 1);
         if any == 0 { self.durable } else { self.unsynced[any - 1].0 }
@@ -158,7 +158,7 @@ type Entry = Option<(Block, Version)>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Node {
     map: [Entry; FRAMES],
-    /// Which home has the bitmap, and its checksum.
+    /// The home of the bitmap, and the bitmap's checksum.
     home: u8,
     bitmap: Bitmap,
 }
@@ -223,7 +223,7 @@ impl Disk {
             homes: std::array::from_fn(|home| Cell::new(self.homes[home].survive(random))),
             headers: std::array::from_fn(|slot| {
                 let cell = &self.headers[slot];
-                // The same bytes once more tear nothing.
+                // Writing the same bytes again cannot tear.
                 let torn = cell.unsynced.iter().any(|write| write.0 != cell.durable) && random.percent(25);
                 Cell::new(if torn { None } else { cell.survive(random) })
             }),
@@ -231,7 +231,7 @@ impl Disk {
         }
     }
 
-    /// The newest whole header in the cache.
+    /// Returns the newest whole header in the cache.
     fn newest(&self) -> Option<(usize, Header)> {
         let whole = (0..2).filter_map(|slot| Some((slot, self.headers[slot].view()?)));
         whole.max_by_key(|(_, header)| header.number)
@@ -243,7 +243,7 @@ struct Record {
     segment: Number,
     frame: usize,
     version: Version,
-    /// The block with the frame's content; without one the record has it.
+    /// The block with the frame's content; if none, the record has the content.
     stored: Option<Block>,
 }
 
@@ -254,18 +254,18 @@ struct Log {
     synced: usize,
     /// The first segment that was not released.
     first: Number,
-    /// The segment that records go to.
+    /// The segment to which records are appended.
     last: Number,
 }
 
-/// What a live block is to its frame.
+/// The status of a frame's live block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Written in this period, and in no checkpoint.
     Period,
     /// As `Period`, and a record of the log refers to it.
     Sealed,
-    /// A checkpoint has it, or one that has begun.
+    /// In a checkpoint, or in one that has begun.
     Old,
 }
 
@@ -274,7 +274,7 @@ struct Frame {
     /// `None`: not in memory.
     resident: Option<Version>,
     dirty: bool,
-    /// The block that was written last, and what it has.
+    /// The block that was written last, and its content.
     live: Entry,
     kind: Kind,
     frozen: bool,
@@ -290,7 +290,7 @@ struct Waiting {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Frames are written.
+    /// Frames are being written.
     Frames,
     NodeWritten,
     DataSynced,
@@ -304,10 +304,10 @@ struct Checkpoint {
     phase: Phase,
     /// The frozen frames; those without a block are still to be written.
     frozen: Vec<(usize, Entry)>,
-    /// A frame that is being written: the first of `frozen` without a block.
+    /// The frame that is being written: the first of `frozen` without a block.
     writing: Option<(Block, Version)>,
     header: Option<Header>,
-    /// Blocks that only this checkpoint may take.
+    /// Number of blocks that only this checkpoint may take.
     reserved: usize,
 }
 
@@ -319,7 +319,7 @@ struct Writer {
     header: Header,
     /// Until the header is synced, nothing else is written.
     opening: bool,
-    /// Only blocks from here on are written; `None` once a checkpoint of this handle is durable.
+    /// Only blocks from this one on are written; `None` once a checkpoint of this handle is durable.
     from: Option<Block>,
     free: u16,
     birth: [Number; BLOCKS],
@@ -342,16 +342,16 @@ struct World {
     writer: Option<Writer>,
     /// The checkpoints that readers hold, with their headers.
     held: Vec<Header>,
-    /// What each checkpoint has, and how many records precede it.
+    /// The content of each checkpoint.
     expected: BTreeMap<Number, [Version; FRAMES]>,
     /// All versions in the order of the writes, from the beginning.
     history: Vec<[Version; FRAMES]>,
     /// The number of records before the first one in the log.
     before: usize,
     next: Version,
-    /// The disk has failed: a write was lost in silence, or a header rotted. Then an error is right.
+    /// The disk has failed: a write was silently lost, or a header rotted. Then an error is allowed.
     failed: bool,
-    /// For the test of the model itself: what happened.
+    /// What happened, for the test of the model itself.
     seen: BTreeMap<&'static str, usize>,
 }
 
@@ -399,7 +399,7 @@ impl World {
 
     // --- opening ---
 
-    /// The header that an open takes, its bitmap, and the records to replay. An error is damage.
+    /// Returns the slot and header that an open uses, its bitmap, and the count of records to skip. An error is damage.
     fn choose(&self) -> Result<(usize, Header, Bitmap, usize), String> {
         let (slot, header) = self.disk.newest().ok_or("no whole header")?;
         if self.log.first > header.number && !self.has(Bug::OlderHeaderTaken) {
@@ -421,8 +421,8 @@ impl World {
         Ok((slot, header, bitmap, skip))
     }
 
-    /// Checks what an open would find now, of a log that a power loss has cut to `end` records. `acknowledged` records
-    /// must be found.
+    /// Checks what an open would find now if a power loss had cut the log to `end` records; it must find `acknowledged`
+    /// records.
     fn check_open(&self, end: usize, acknowledged: usize) -> Outcome {
         let (_, header, _, skip) = match self.choose() {
             Err(_) if self.failed => return Ok(()),
@@ -488,7 +488,7 @@ impl World {
 
     fn after_power_loss(&self, random: &mut Random) -> (World, usize) {
         let disk = self.disk.after_power_loss(random);
-        // A checkpoint that survives has the records before it, whatever the log has of them.
+        // A surviving checkpoint has the records before it, even if the log lacks them.
         let number = disk.newest().map_or(0, |(_, header)| header.number);
         let in_checkpoint = self.log.records.iter().take_while(|record| record.segment < number).count();
         let least = self.log.synced.max(in_checkpoint);
@@ -512,7 +512,7 @@ impl World {
         Ok(())
     }
 
-    /// The log has `end` records; later writes are gone.
+    /// Truncates the log and the history to `end` records.
     fn cut_log(&mut self, end: usize) {
         self.log.records.truncate(end);
         self.history.truncate(self.before + end + 1);
@@ -599,7 +599,7 @@ impl World {
         Some(block)
     }
 
-    /// A block that no frame has any more; `death` is the last checkpoint that has it, if any has.
+    /// Frees a block that no frame has any more; `death` is the last checkpoint that has it, if any has.
     fn free(&mut self, block: Block, death: Number) {
         let writer = self.writer.as_mut().expect("it frees");
         let birth = writer.birth[usize::from(block)];
@@ -610,7 +610,7 @@ impl World {
         }
     }
 
-    /// Frees the blocks that no checkpoint from `durable` on has, and no reader.
+    /// Frees the blocks that neither a checkpoint from `durable` on nor a reader has.
     fn release(&mut self, durable: Number) {
         let early = Number::from(self.has(Bug::ReusedEarly));
         let held: Vec<Number> = self.held.iter().map(|held| held.number).collect();
@@ -790,7 +790,7 @@ impl World {
         let Some(index) = index else { return self.write_node() };
         let frame = checkpoint.frozen[index].0;
         if let Some((block, _)) = checkpoint.writing.take() {
-            // The write returns: with what the memory has by now.
+            // The write returns. It wrote what the memory has by now.
             let now = &mut writer.frames[frame];
             let saved = now.saved.take();
             let version = saved.or(now.resident).unwrap_or(0);
@@ -943,7 +943,7 @@ impl World {
             2..4 => return self.crash(true, random),
             4 if !self.failed && random.percent(30) => return self.fail_disk(random),
             5..9 if self.held.len() < 2 => {
-                // A reader takes what the cache shows.
+                // A reader uses the header that the cache shows.
                 let (_, header) = self.disk.newest().ok_or("a reader finds no header")?;
                 self.held.push(header);
                 self.saw("readers");
@@ -967,7 +967,7 @@ impl World {
             54..57 if !writer.poisoned => self.cut(),
             57..70 if !writer.poisoned => self.write(frame, random.percent(25)),
             // Until a checkpoint of this handle is durable, a sync is a checkpoint: after a failed sync of an earlier
-            // handle, the system may take values that the log refers to for written.
+            // handle, the system may treat values that the log refers to as written.
             70..75 if !writer.poisoned && (writer.from.is_none() || syncs_replayed) => {
                 // The file first, for the values that the log refers to.
                 self.disk.sync();
@@ -980,7 +980,7 @@ impl World {
         Ok(())
     }
 
-    /// What no rule prevents, and checksums must show: a lost write of a bitmap, or a header that rots.
+    /// Makes the disk fail in ways that only checksums detect: a lost write of a bitmap, or a header that rots.
     fn fail_disk(&mut self, random: &mut Random) -> Outcome {
         let Some(writer) = &self.writer else { return Ok(()) };
         let written = writer.checkpoint.as_ref().filter(|checkpoint| checkpoint.phase == Phase::NodeWritten);
@@ -1013,7 +1013,7 @@ impl World {
     }
 }
 
-/// The first violation in `walks` walks, with its seed.
+/// Returns the first violation in `walks` walks, with its seed.
 fn search(bug: Option<Bug>, walks: u64, seen: &mut BTreeMap<&'static str, usize>) -> Option<(u64, String)> {
     for seed in 0..walks {
         let mut world = World::new(bug);

@@ -379,8 +379,8 @@ impl Room {
         self.taken.end_of_content(self.block_bytes)
     }
 
-    /// Whether moving at most `most` blocks makes the file shorter by more than a sixteenth of its `used` blocks, and by
-    /// [`STEP_BYTES`] at least. Not while blocks wait for readers: what moved would wait, too.
+    /// Whether moving at most `most` blocks makes the file shorter by more than a sixteenth of its `used` blocks, and
+    /// by [`STEP_BYTES`] at least. Not while blocks wait for readers: what moved would wait, too.
     pub(super) fn is_soon_shorter(&self, used: u32, most: u64) -> bool {
         let min = (used / 16).max((STEP_BYTES / self.block_bytes as u64) as u32);
         self.waiting.is_empty()

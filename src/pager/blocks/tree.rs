@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The entry of the top node is in the header, so its checksum proves all of the tree. The nodes above level 0 are a
-//! 500th of it: they are in memory, and each checkpoint writes them all. Those of level 0 name their table, checkpoint
+//! 500th of it: they are in memory, and each checkpoint writes them all. Nodes of level 0 name their table, checkpoint
 //! and place, so that salvage can find them alone.
 
 use crate::checksum::{crc32c, crc32c_append};

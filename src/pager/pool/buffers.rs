@@ -158,7 +158,7 @@ mod tests {
 
     const FRAMES: u32 = 300; // more than a segment has in tests
 
-    /// Frames have what was written last; before that, each byte is their number.
+    /// Frames have what was written last, or initially their number in each byte.
     struct Written(HashMap<FrameNo, u8>);
 
     impl FrameSource for Written {

@@ -1,8 +1,8 @@
 //! Explores the life of a frame: every state that `state.rs` allows, in every order, with contents compared.
 //!
-//! The model has one frame, with its memory, and the block that the live map, the map of the running checkpoint and
-//! that of the last one have for it. Contents are tokens, two per frame, since a change may affect only a part. A step
-//! is what one thread does under one hold of the frame's latch, or between two accesses to shared state; the
+//! The model has one frame with its memory, and its block in each of three maps: the live one, that of the running
+//! checkpoint and that of the last one. Contents are two tokens per frame, since a change may affect only a part. A
+//! step is what one thread does while it holds the frame's latch once, or between two accesses to shared state; the
 //! transitions are those of [`Word`]. Writers, a reader, the clock hand, an eviction of a dirty frame, a checkpoint,
 //! and a compaction that cuts the file take their steps in any order.
 //!
@@ -18,7 +18,7 @@ type Content = [Token; 2];
 const ZERO: Token = 0;
 /// The content of undefined memory, which no one may see.
 const GARBAGE: Token = 254;
-/// A content that does not matter: the room is free.
+/// Content that does not matter: the space is free.
 const ANY: Token = 255;
 
 /// The abilities of a kind of table.
@@ -62,21 +62,21 @@ struct State {
     memory: Content,
     /// The buffer that the frame is in.
     buffer: Content,
-    /// The content that the live map leads to: `Some(None)` if the frame was cut off since.
+    /// The content that the live map leads to; `Some(None)` if the frame has been cut off since.
     live: Option<Option<Content>>,
-    /// The same of the map of the running checkpoint.
+    /// The content that the map of the running checkpoint leads to; `Some(None)` as for `live`.
     frozen: Option<Option<Content>>,
     /// The content that the last checkpoint has.
     last: Option<Content>,
     /// The tokens that writers have stored; `ANY` for parts that are free.
     expected: Content,
-    /// Those of the running checkpoint, if it has the frame.
+    /// The expected tokens of the running checkpoint, if it has the frame.
     expected_frozen: Option<Content>,
-    /// Whether the last checkpoint has other tokens than these.
+    /// Whether the last checkpoint has other tokens than expected.
     is_wrong: bool,
     /// Whether the frame is part of the table.
     in_table: bool,
-    /// Whether the frame is in the list for the next checkpoint, and in that for the running one.
+    /// Whether the frame is listed for the next checkpoint, and for the running one.
     listed: [bool; 2],
     phase: Phase,
     preserved: Option<Content>,
@@ -120,13 +120,13 @@ impl State {
         if self.word.is_buffered() { &mut self.buffer } else { &mut self.memory }
     }
 
-    /// An unused token.
+    /// Returns an unused token.
     fn new_token(mut self) -> Token {
         let all: Vec<Token> = self.contents().into_iter().flat_map(|content| *content).collect();
         (1..GARBAGE).find(|token| !all.contains(token)).expect("fewer tokens than that")
     }
 
-    /// All contents of the state.
+    /// Returns all contents of the state.
     fn contents(&mut self) -> Vec<&mut Content> {
         let copied = match &mut self.phase {
             Phase::Copied(content) | Phase::InBlock(content) => Some(content),
@@ -149,8 +149,8 @@ impl State {
         contents.into_iter().chain(maps.into_iter().chain(optional).flatten()).collect()
     }
 
-    /// The representative of all states that differ only in what no step can observe: versions, second chances, the
-    /// names of tokens, and leftover bytes in places that are not in use.
+    /// Returns the representative of all states that differ only in what no step can observe: versions, second chances,
+    /// the names of tokens, and leftover bytes in unused memory.
     fn canonical(mut self) -> State {
         if self.word.has_old_memory() && (!self.word.is_resident() || self.word.is_buffered()) {
             self.memory = [GARBAGE; 2];
@@ -183,7 +183,7 @@ impl State {
         self
     }
 
-    /// `Pool::move_to_buffer`; `buffers`: a buffer is free.
+    /// Models `Pool::move_to_buffer`; `buffers` says whether a buffer is free.
     fn move_to_buffer(mut self, buffers: bool) -> State {
         if let Some(next) = self.word.to_buffer().filter(|_| buffers) {
             self.word = next;
@@ -192,7 +192,7 @@ impl State {
         self
     }
 
-    /// `Pool::make_resident`; the block is found as in `Map::entry`.
+    /// Models `Pool::make_resident`, which finds the block as `Map::entry` does.
     fn load(mut self, buffers: bool) -> State {
         if self.word.is_resident() {
             return self;
@@ -207,7 +207,7 @@ impl State {
         self
     }
 
-    /// `Pool::apply`.
+    /// Models `Pool::apply`.
     fn apply(mut self, change: Change) -> State {
         if change.preserve {
             assert_eq!(self.preserved, None, "preserved twice");
@@ -220,7 +220,7 @@ impl State {
         self
     }
 
-    /// `Pool::mark_dirty`.
+    /// Models `Pool::mark_dirty`.
     fn dirty(self) -> State {
         if self.word.is_to_be_dirtied(self.now()) { self.apply(self.word.dirtied(self.now())) } else { self }
     }
@@ -246,7 +246,7 @@ impl State {
 
     // The steps.
 
-    /// All steps that are possible next.
+    /// Returns all steps that are possible next.
     fn steps(&self, kind: Kind) -> Vec<(&'static str, State)> {
         let mut steps = Vec::new();
         let mut add = |name, next: Option<State>| {
@@ -273,7 +273,7 @@ impl State {
         steps
     }
 
-    /// `Frames::write_fresh`, then a change of the whole frame.
+    /// Models `Frames::write_fresh`, then a change of the whole frame.
     fn replace(self, buffers: bool) -> Option<State> {
         if !self.in_table {
             return None;
@@ -291,7 +291,7 @@ impl State {
         Some(next.release())
     }
 
-    /// `Frames::write`, then a change of a part of the frame.
+    /// Models `Frames::write`, then a change of a part of the frame.
     fn change(self, buffers: bool) -> Option<State> {
         if !self.in_table {
             return None;
@@ -312,7 +312,7 @@ impl State {
         Some(next)
     }
 
-    /// A reader takes its latch and keeps it.
+    /// Lets a reader take its latch and keep it.
     fn hold(mut self) -> Option<State> {
         if self.held.is_some() || !self.in_table {
             return None;
@@ -338,14 +338,14 @@ impl State {
         Some(if latched { next.leave_memory(next.word.evicted()) } else { next })
     }
 
-    /// The delayed part of `Pool::return_later`.
+    /// Models the delayed part of `Pool::return_later`.
     fn return_memory(mut self) -> Option<State> {
         self.word = self.word.latch_absent().filter(|_| self.word.has_old_memory())?.returned();
         self.memory = [ZERO; 2];
         Some(self)
     }
 
-    /// `Frames::write_and_evict`.
+    /// Models `Frames::write_and_evict`.
     fn evict_dirty(self) -> Option<State> {
         let mut next = self;
         match self.eviction {
@@ -366,7 +366,7 @@ impl State {
             }
             Eviction::Latched => {
                 let content = *next.bytes();
-                // The block that the frame was evicted to in this period is written again.
+                // Overwrites the block to which the frame was evicted in this period.
                 if let Some(block) = next.live.as_mut().and_then(Option::as_mut) {
                     *block = content;
                 }
@@ -382,7 +382,7 @@ impl State {
         Some(next)
     }
 
-    /// A compaction cuts the frame, which is free, off the file. No writer and no checkpoint runs at the same time.
+    /// Models a compaction that cuts the frame, which is free, off the file, while no writer and no checkpoint runs.
     fn cut(mut self) -> Option<State> {
         let is_free = self.expected == [ANY; 2];
         if !self.in_table || !is_free || self.phase != Phase::Idle || self.eviction != Eviction::Idle {
@@ -414,7 +414,7 @@ impl State {
         Some(self)
     }
 
-    /// The next step of a checkpoint: the steps are those of `Checkpointer::freeze` and `write_frames`, in their order.
+    /// Takes the next step of a checkpoint. The steps are those of `Checkpointer::freeze` and `write_frames`, in order.
     fn checkpoint(mut self) -> Option<State> {
         match self.phase {
             Phase::Idle => {

@@ -121,7 +121,7 @@ mod tests {
             pager.allocate_extent(lens[n % lens.len()]).unwrap();
         }
         let units = 100 * lens.iter().sum::<u32>();
-        // And the map frames of a second zone.
+        // Plus the map frames of a second zone.
         assert!(pager.frame_count() - frames <= units.div_ceil(FRAME_UNITS) + 4);
     }
 
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!((again, pager.frame_count()), (freed, frames));
     }
 
-    /// Overflow pages and extents that come and go: no unit has two owners, and none is lost.
+    /// Allocates and frees overflow pages and extents: no unit has two owners, and none is lost.
     #[test]
     fn no_unit_is_given_out_twice_and_all_come_back() {
         for seed in 0..20u64 {

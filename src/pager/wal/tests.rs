@@ -87,7 +87,7 @@ fn a_sync_does_not_write_over_the_hole_that_another_program_cut_into_a_full_segm
     assert!(error.message().contains("another program cut it"), "{error}");
 }
 
-/// All records of the log: thread and number of each.
+/// Returns the thread and number of each record of the log.
 fn read_numbers(log: &Log) -> Vec<(u8, u32)> {
     let (mut reader, mut block, mut numbers) = (log.reader().unwrap(), Block::default(), Vec::new());
     let limits = BlockLimits { bytes: 1 << 20, records: usize::MAX };
@@ -136,7 +136,7 @@ fn records_that_threads_leave_for_another_to_place_are_in_the_log_once_and_in_th
 struct Watched {
     disk: Arc<Simulated>,
     log: OnceLock<Weak<Log>>,
-    /// Whether other threads could have used the log during each removal of a file.
+    /// For each removal of a file, whether other threads could have used the log.
     free: Mutex<Vec<bool>>,
 }
 

@@ -127,7 +127,7 @@ fn open(storage: Arc<dyn Storage>) -> Table {
     options.open(PATH).unwrap()
 }
 
-/// The value of `key` after a power loss at this point.
+/// Returns the value of `key` after a power loss at this point.
 fn left_of(disk: &Simulated, key: &[u8]) -> Option<Vec<u8>> {
     let left = disk.state().survivors(Crash::LoseUnsynced, &mut Random::new(&[1]), &mut Tally::default());
     open(Arc::new(Simulated::new(left))).get(key).unwrap()

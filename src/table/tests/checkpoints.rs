@@ -56,7 +56,7 @@ fn key(n: u32) -> [u8; 4] {
     n.to_be_bytes()
 }
 
-/// Pairs `0..count`, each with a value of 1,000 bytes.
+/// Checks that the table has pairs `0..count`, each with a value of 1,000 bytes.
 fn assert_holds(table: &Table, count: u32) {
     assert_eq!(table.len(), u64::from(count));
     for n in 0..count {
@@ -74,7 +74,7 @@ fn a_table_whose_checkpoints_were_all_interrupted_opens_and_makes_one() {
         let open = || gate.options().durability(durability).log_bytes(SMALL_LOG).open(&path).unwrap();
         drop(open());
         let mut stored = 0;
-        // More segments than there are slots for.
+        // More segments than there are slots.
         for _ in 0..12 {
             let table = open();
             gate.state.store(FAIL, SeqCst);
@@ -104,7 +104,7 @@ fn a_table_whose_checkpoints_were_all_interrupted_opens_and_makes_one() {
     }
 }
 
-/// The options of a table on a file system without locks of bytes: a backup keeps other checkpoints out.
+/// Returns options for a table on a file system without locks of bytes: a backup keeps other checkpoints out.
 fn without_locks() -> TableOptions {
     let mut options = TableOptions::new().log_bytes(SMALL_LOG);
     options.storage = Arc::new(Watched::without_locks());
@@ -146,7 +146,7 @@ fn writers_during_a_long_backup_get_a_temporary_error_and_continue_afterwards() 
     };
     assert_eq!(refused.kind(), ErrorKind::Busy, "{refused}");
     assert!(refused.to_string().contains("backup"), "{refused}");
-    // Fifty times the size of the log as configured: a backup may take long.
+    // Fifty times the configured size of the log, because a backup may take long.
     assert!(u64::from(stored) * 1000 > 50 * SMALL_LOG, "refused after {stored} puts");
     assert_eq!(table.get(&key(stored)).unwrap(), None, "refused and stored all the same");
     end.send(()).unwrap();
@@ -235,7 +235,7 @@ fn a_cache_full_of_dirty_frames_is_not_searched_for_each_frame_that_is_loaded() 
     let table = open();
     gate.state.store(HOLD, SeqCst);
     gate.reached.store(false, SeqCst);
-    // An unfinished checkpoint has half of the cache, changes after it the other half.
+    // An unfinished checkpoint fills half of the cache, changes after it the other half.
     let mut changes = (0..PAIRS).map(|n| table.put(&key(n), &[2; 40]).unwrap());
     let dirty = || table.pager.pool().dirty_count();
     let half = CACHE_BYTES / 4096 / 2;
@@ -250,7 +250,7 @@ fn a_cache_full_of_dirty_frames_is_not_searched_for_each_frame_that_is_loaded() 
         while dirty() < half - 1 {
             changes.next().unwrap();
         }
-        // More than the cache has room for.
+        // Reads more than the cache has room for.
         let (loaded, looked_at) = (table.counters().frames_read, table.pager.frames().looked_at());
         let mut absent = (PAIRS..).map(|n| table.get(&key(n)).unwrap());
         while table.counters().frames_read < loaded + LOADED {
@@ -302,7 +302,7 @@ fn a_checkpoint_gives_the_disk_two_runs_at_a_time_so_that_concurrent_syncs_are_s
     }
 }
 
-/// A copy of the table's files, as a kill of the process would leave them.
+/// Copies the table's files, as a kill of the process would leave them.
 fn killed(path: &Path) -> PathBuf {
     let directory = path.with_file_name("copy");
     std::fs::create_dir(&directory).unwrap();
@@ -315,7 +315,7 @@ fn killed(path: &Path) -> PathBuf {
     directory.join(path.file_name().unwrap())
 }
 
-/// A value whose every byte shows its key.
+/// Returns a value that repeats its key and version throughout.
 fn told(key: u32, version: u32) -> Vec<u8> {
     let len = 300 + (key as usize * 37 + version as usize * 501) % 4000;
     let word = key.to_le_bytes().into_iter().chain(version.to_le_bytes());

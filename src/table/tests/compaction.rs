@@ -223,8 +223,8 @@ fn a_close_makes_a_file_short_that_checkpoints_have_alternated_in() {
     let directory = tempfile::tempdir().unwrap();
     let options = TableOptions::new().seed(1);
     let mut shortened = 0;
-    // The last checkpoint before the close is in the other half of the file each time; the close finds all frames dirty,
-    // about half of them, or few.
+    // With each number of rounds, the last checkpoint before the close is in the other half of the file. The close
+    // finds all frames dirty, about half of them, or few.
     for (rounds, changed) in (2..6u8).flat_map(|rounds| [20_000, 500, 20].map(|changed| (rounds, changed))) {
         let path = directory.path().join(format!("{rounds} {changed}.spt"));
         let table = options.clone().open(&path).unwrap();

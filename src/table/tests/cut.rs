@@ -17,7 +17,7 @@ fn options(disk: &Simulated, durability: Durability) -> TableOptions {
     options
 }
 
-/// Puts pairs that a cache of 16 frames does not hold, some with values that are written through.
+/// Puts more pairs than a cache of 16 frames holds, some with values that are written through.
 fn fill(table: &Table, keys: std::ops::Range<u32>) {
     for n in keys {
         let bytes = if n % 8 == 0 { 5000 } else { 200 };
@@ -31,7 +31,7 @@ fn cut(disk: &Simulated, bytes: u64) {
     file.set_len(file.len().unwrap() - bytes).unwrap();
 }
 
-/// A table in one of the states in which its file can be cut.
+/// Makes a table in one of the states in which its file can be cut.
 fn table(state: &str, disk: &Simulated, durability: Durability) -> Table {
     let table = options(disk, durability).open(PATH).unwrap();
     fill(&table, 0..400);

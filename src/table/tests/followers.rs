@@ -124,7 +124,7 @@ fn a_reader_has_the_writes_in_segments_that_were_begun_while_no_checkpoint_may_b
     written.table.put(&[0; 4], &[0; 100]).unwrap();
     let mut follower = Some(reading().open(&written.path).unwrap());
     let mut count = 1u32;
-    // Where the system has no locks of bytes, a backup holds checkpoints back: the log continues in further segments.
+    // Where the system has no locks of bytes, a backup prevents checkpoints: the log continues in further segments.
     let guard = written.table.pager.checkpoint_lock().acquire().unwrap().hold_long();
     for _ in 0..2000 {
         written.table.put(&count.to_le_bytes(), &[0; 100]).unwrap();
@@ -240,7 +240,7 @@ fn what_a_reader_changes_beyond_its_cache_goes_to_a_temporary_file() {
     assert_eq!(reader.verify().unwrap(), []);
 }
 
-/// The paths of the log's segments.
+/// Returns the paths of the log's segments.
 fn segments(path: &Path) -> Vec<PathBuf> {
     let slot = |n: u8| path.with_file_name(format!("table.spt-log{n}"));
     (0..8).map(slot).filter(|path| path.exists()).collect()
@@ -313,8 +313,8 @@ fn a_backup_by_a_reader_has_the_writes_in_the_log() {
 
 #[test]
 fn readers_during_writes_that_reuse_segments_find_a_state_that_is_new_enough() {
-    // Each write is one of a sequence, so a state is right if it is a prefix of it, and new enough if it has what had
-    // returned before the open.
+    // The writes are a sequence. A state is right if it is a prefix of it, and new enough if it has every write that
+    // had returned before the open.
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
     let written = Written::new(Durability::Os, 18);
     let (table, path) = (&written.table, &written.path);
@@ -337,7 +337,7 @@ fn readers_during_writes_that_reuse_segments_find_a_state_that_is_new_enough() {
                 }
             }
         });
-        /// Also if an assertion fails, so that the writer ends.
+        /// Stops the writer, even if an assertion fails.
         struct Done<'a>(&'a AtomicBool);
         impl Drop for Done<'_> {
             fn drop(&mut self) {

@@ -14,17 +14,17 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// Their frames are several times as many as a reader's cache has.
+/// Pairs with several times as many frames as a reader's cache has.
 const PAIRS: u32 = 600;
 
-/// More pairs.
+/// Further pairs, which never change.
 const KEPT: u32 = 20;
 
 fn key(n: u32) -> [u8; 4] {
     n.to_be_bytes()
 }
 
-/// Some values in pages, some in extents.
+/// Returns a value; some are in pages, some in extents.
 fn value(round: u8, n: u32) -> Vec<u8> {
     vec![round; if n.is_multiple_of(12) { 9_000 } else { 200 }]
 }
@@ -46,9 +46,9 @@ fn assert_has_round(reader: &Table, round: u8) {
     }
 }
 
-/// Calls `look` with a reader of each round before each change of files and locks that the writer makes during later
-/// checkpoints, the last of which truncates the file. Returns the number of frames that the readers' lookups read each
-/// time.
+/// Opens a reader after the checkpoint of each round. During later checkpoints, the last of which truncates the file,
+/// calls `look` with each reader before each change of files and locks that the writer makes. Returns the average
+/// number of frames that a call reads.
 fn look_beside_checkpoints(look: impl Fn(&Table, u8) + Clone + Send + Sync + 'static) -> u64 {
     const ROUNDS: u8 = 3;
     let directory = tempfile::tempdir().unwrap();
@@ -66,7 +66,7 @@ fn look_beside_checkpoints(look: impl Fn(&Table, u8) + Clone + Send + Sync + 'st
         }
         Ok(())
     });
-    // At the start of the file, and never changed.
+    // These pairs are at the start of the file, and never change.
     (PAIRS..PAIRS + KEPT).for_each(|n| writer.put(&key(n), &[7; 9_000]).unwrap());
     for round in 0..ROUNDS {
         put_all(&writer, round);
@@ -105,7 +105,7 @@ fn a_copy_of_a_held_checkpoint_and_a_check_of_it_are_right_before_and_after_ever
     });
 }
 
-/// Without locks of bytes, nothing keeps a reader's checkpoint: later ones are written over its blocks.
+/// Without locks of bytes, nothing protects a reader's checkpoint: later ones overwrite its blocks.
 #[test]
 fn a_reader_whose_checkpoint_is_not_kept_says_so_and_calls_nothing_damaged() {
     let directory = tempfile::tempdir().unwrap();
@@ -114,7 +114,7 @@ fn a_reader_whose_checkpoint_is_not_kept_says_so_and_calls_nothing_damaged() {
     let writer = Watched::default().options().open(&path).unwrap();
     put_all(&writer, 1);
     writer.checkpoint().unwrap();
-    // Later checkpoints are complete while the check reads frames, then while it walks the buckets.
+    // Completes later checkpoints while the check reads frames, then while it walks the buckets.
     for part in 0..2u32 {
         let mut options = without_locks.options().read_only(true).checkpoint_only(true).cache_bytes(1);
         options.cache_frames_min = 16;
@@ -135,7 +135,7 @@ fn a_reader_whose_checkpoint_is_not_kept_says_so_and_calls_nothing_damaged() {
     }
 }
 
-/// The writer's next checkpoint makes the file longer or shorter, before any call of an open for reading.
+/// The writer's next checkpoint makes the file longer or shorter, before one of the calls of an open for reading.
 #[test]
 fn a_reader_opens_a_file_that_grows_or_is_cut_meanwhile() {
     let mut lengths = [0; 2];
@@ -199,7 +199,7 @@ fn a_reader_has_its_checkpoint_whatever_the_writer_does() {
         }
         assert_eq!(reader.verify().unwrap(), []);
     }
-    // What waited for readers is used again once they are gone.
+    // Blocks that were kept for readers are reused once the readers are gone.
     put_all(5);
     let length = || Disk.open(&path, Mode::Read).unwrap().len().unwrap();
     let most = length();
@@ -207,7 +207,7 @@ fn a_reader_has_its_checkpoint_whatever_the_writer_does() {
     assert!(length() < most + most / 16, "{} bytes, {most} before", length());
 }
 
-/// A reader of an old checkpoint needs the blocks of that one only, not all that were freed since.
+/// A reader of an old checkpoint keeps only the blocks of that checkpoint, not all that were freed since.
 #[test]
 fn a_reader_that_stays_costs_one_copy_of_the_table() {
     const PAIRS: u32 = 3000;
@@ -276,7 +276,7 @@ fn an_open_does_not_cut_off_what_a_reader_has() {
     assert!(reader.scan().all(|pair| pair.unwrap().1[..] == [2; 100]));
 }
 
-/// Checkpoints go on during a backup: the log does not grow, and writers do not wait.
+/// Checkpoints continue during a backup: the log does not grow, and writers do not wait.
 #[test]
 fn a_backup_keeps_no_checkpoint_from_being_made() {
     let directory = tempfile::tempdir().unwrap();

@@ -462,7 +462,7 @@ fn long_records_beside_each_other() -> bool {
     after.replayed() == 6
 }
 
-/// Writers leave short records to each other to place: each is in the log once.
+/// Writers leave short records for each other to place: each is in the log once.
 fn writers_place_records_of_each_other() -> bool {
     let disk = Simulated::new(State::default());
     let table = logged(&disk, 4 << 20);

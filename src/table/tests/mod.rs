@@ -577,7 +577,7 @@ fn lookups_during_writes_return_only_values_that_were_stored() {
 fn writes_of_many_are_the_writes_one_by_one() {
     let (one, many) = (TableOptions::new().page_bytes(512), TableOptions::new().page_bytes(512));
     let (one, many) = (one.in_memory().unwrap(), many.in_memory().unwrap());
-    // Keys repeat within a call, and values are stored in every kind of place.
+    // Keys repeat within a call, and values are stored in every way.
     let pairs: Vec<(Vec<u8>, Vec<u8>)> = (0..3000u32)
         .map(|i| (format!("key {}", i * i % 700).into_bytes(), vec![i as u8; (i as usize * 37) % 900]))
         .collect();

@@ -1,4 +1,4 @@
-//! A replay of many records at a time, in parts, compared with one of record after record.
+//! Compares a replay of many records at a time, in parts, with a replay one by one.
 
 use crate::error::ErrorKind;
 use crate::io::simulated::{Simulated, State};
@@ -20,7 +20,7 @@ type Files = BTreeMap<PathBuf, Vec<u8>>;
 /// What an open finds: the number of records, the pairs and the faults, or the error.
 type Found = Result<(u64, BTreeMap<Vec<u8>, Vec<u8>>, Vec<String>), String>;
 
-/// The safe twin: record after record.
+/// The reference: one record after another.
 const ONE_BY_ONE: ReplayPlan =
     ReplayPlan { block: BlockLimits { bytes: 1, records: 1 }, parts: Some(1), threads_from: usize::MAX };
 
@@ -36,7 +36,7 @@ fn options(disk: &Simulated) -> TableOptions {
     options
 }
 
-/// The files that a process leaves if it is killed after `work` with a new table.
+/// Returns the files that a process leaves if it is killed after `work` with a new table.
 fn killed_after(work: impl FnOnce(&Table)) -> Files {
     let disk = Simulated::new(State::default());
     disk.let_map(true);
@@ -58,7 +58,7 @@ fn open(files: &Files, plan: ReplayPlan) -> Found {
     Ok((table.replayed(), pairs.collect::<Result<_, _>>().map_err(|e| format!("{e}"))?, faults))
 }
 
-/// Whether a replay by `plan` finds the same as one of record after record.
+/// Compares a replay by `plan` with one of record after record; returns what both find.
 fn same(files: &Files, plan: ReplayPlan) -> Result<Found, String> {
     let (expected, found) = (open(files, ONE_BY_ONE), open(files, plan));
     let shown = |found: &Found| match found {
@@ -87,7 +87,7 @@ fn value(random: &mut Random) -> Vec<u8> {
     std::iter::repeat_with(|| random.next() as u8).take(len).collect()
 }
 
-/// Changes of every kind to few keys.
+/// Makes changes of every kind to few keys.
 fn history(table: &Table, random: &mut Random, steps: usize) {
     for _ in 0..steps {
         let (key, value) = (key(random), value(random));
@@ -132,7 +132,7 @@ fn histories() -> Result<(), String> {
     Ok(())
 }
 
-/// The changes of a few keys, each of which shows its place in the order.
+/// Checks the order of changes to a few keys; each change shows its position.
 fn orders() -> Result<(), String> {
     let numbered = |key: u32| (0..1000u32).filter(move |n| n % 3 == key).flat_map(u32::to_le_bytes).collect();
     let files = killed_after(|table| {
@@ -150,7 +150,7 @@ fn orders() -> Result<(), String> {
     Ok(())
 }
 
-/// A small log, truncated at each byte, and with each byte damaged.
+/// Truncates a small log at each byte, and damages each byte.
 fn damages() -> Result<(), String> {
     let whole = killed_after(|table| {
         (0..20u8).for_each(|n| table.put(&[n], &[n; 5]).unwrap());
@@ -188,7 +188,7 @@ fn damages() -> Result<(), String> {
     if lengths.len() < 8 { Err(format!("only {lengths:?} records")) } else { Ok(()) }
 }
 
-/// Frames of the table are damaged: the error is that of the first record that needs one.
+/// Damages frames of the table: the error must be that of the first record that needs one.
 fn failures() -> Result<(), String> {
     let mut failed = 0;
     for seed in 0..20 {
@@ -199,7 +199,7 @@ fn failures() -> Result<(), String> {
             (0..200).for_each(|_| table.put(&(random.below(600) as u32).to_le_bytes(), &[2; 20]).unwrap());
         });
         let table = files.get_mut(Path::new(PATH)).unwrap();
-        // The header and the maps are left alone.
+        // The header and the maps stay undamaged.
         for frame in 3..table.len() / 4096 {
             if random.percent(30) {
                 table[4096 * frame + 100] ^= 1;

@@ -50,8 +50,8 @@ fn a_small_table_makes_few_files_and_syncs() {
         // name; two for the first checkpoint, and two for the last one.
         let files = if durability == Durability::Os { 2 } else { 1 };
         assert_eq!((counts.files_made, counts.syncs), (files, 6), "{durability:?}");
-        // A pair has 12 bytes here. In the file: the pair, a slot, room to grow. In the log: a head of 12 bytes, a
-        // length and the pair, after zeros, which take the space on the disk.
+        // A pair has 12 bytes here. In the file: the pair, a slot, room to grow. In the log: zeros, which reserve the
+        // space on the disk; then a head of 12 bytes, a length and the pair.
         let bytes_max = if durability == Durability::Os { 7 } else { 4 };
         assert!(counts.bytes < bytes_max * payload, "{durability:?}: {} bytes for {payload}", counts.bytes);
     }

@@ -1,9 +1,9 @@
 //! Damaged dictionaries and manifests.
 //!
-//! **Raw**: whatever is damaged in bytes that checksums cover, no lookup is wrong: it returns the key's own value,
-//! nothing for an absent key, or an error; and `verify` reports the damage. **Repaired**: fields of header, footer,
-//! sections, pages, blocks and records get hostile values, and all checksums are corrected; any value or error is
-//! allowed, within the limits of time and memory.
+//! **Raw**: damages any bytes that checksums cover. No lookup may be wrong: it returns the key's own value, nothing for
+//! an absent key, or an error; and `verify` must report the damage. **Repaired**: gives hostile values to fields of
+//! header, footer, sections, pages, blocks and records, and corrects all checksums. Any value or error is allowed,
+//! within the limits of time and memory.
 //!
 //! Each file is read both by system calls and through a mapping. Not here: files that are truncated while mapped
 //! (`src/dictionary/tests/model.rs`).
@@ -53,7 +53,7 @@ impl Original {
     }
 }
 
-/// A hostile value for a field that has `old`.
+/// Returns a hostile value for a field whose value is `old`.
 fn hostile(random: &mut Random, original: &Original, old: u64, bytes: usize) -> u64 {
     let file_bytes = original.file.len() as u64;
     let pages = file_bytes / original.page_bytes as u64;
@@ -103,7 +103,7 @@ fn damage_fields(random: &mut Random, original: &Original, file: &mut [u8]) -> S
     notes.join("; ")
 }
 
-/// Flips, fills, swaps pages, within what checksums cover; the length does not change.
+/// Flips bits, fills or randomizes ranges, or swaps cells, all within bytes that checksums cover; keeps the length.
 fn damage_covered(random: &mut Random, original: &Original, file: &mut [u8]) -> String {
     let part = loop {
         let part = random.pick(&original.covered).clone();
@@ -163,7 +163,7 @@ fn damaged(kind: Kind, seed: u64) -> Damaged {
             _ => damage_fields(random, original, &mut file),
         };
         if random.one_in(20) && file.len() > FOOTER_BYTES {
-            // A range is removed, and the footer is still there.
+            // Removes a range before the footer.
             let at = random.below(file.len() - FOOTER_BYTES);
             let bytes = random.below(file.len() - FOOTER_BYTES - at);
             file.drain(at..at + bytes);
@@ -194,7 +194,7 @@ pub fn case(kind: Kind, seed: u64, directory: &Path) -> Option<String> {
     })
 }
 
-/// Makes every kind of call on the dictionary at `path`; `promised` has the allowed answers, if not any are.
+/// Makes every kind of call on the dictionary at `path`. `promised` has the allowed answers; without it, any are.
 fn exercise(
     random: &mut Random,
     path: &Path,
@@ -297,7 +297,7 @@ fn a_dictionary_cut_anywhere_does_not_open() {
     }
 }
 
-/// The golden shards with a manifest of these bytes.
+/// Copies the golden shards to `place`, with `text` as their manifest.
 fn shards_with(place: &Path, text: &[u8]) -> std::path::PathBuf {
     let path = place.join("shards.spd");
     if !path.exists() {
@@ -386,10 +386,10 @@ fn shards_that_changed_places_are_named_by_verify() {
 }
 
 // ---------------------------------------------------------------------------------------------
-// What was found
+// Bugs found
 
-/// Opens a golden dictionary with these bytes at these offsets and correct checksums, looks keys up, scans and
-/// verifies.
+/// Applies `edits` (offsets and bytes) to a golden dictionary and corrects its checksums; opens it, looks keys up,
+/// scans and verifies.
 fn use_edited(name: &str, edits: &[(usize, &[u8])]) {
     let place = directory();
     let path = place.path().join(name);

@@ -3,8 +3,8 @@
 //! **Raw** damage (flips, cuts, swapped files) is detected by a checksum: the table has the records before it and
 //! nothing else. **Repaired** damage (other kinds, lengths and bodies, batches with wrong counts, missing pieces,
 //! headers that name another segment) has correct checksums: there the second reader decides what the result must be.
-//! Afterwards the log is written further, the process is "killed", and the table is opened again: truncated records
-//! must stay away.
+//! Then the table is written to, the process is "killed", and the table is opened again: truncated records must not
+//! return.
 //!
 //! Cases have numbers, `SPLITPOINT_CASE=lograw:1234` and `logrepaired:1234`. Not here: undamaged logs
 //! (`log_format.rs`).
@@ -62,7 +62,7 @@ pub fn prepare() {
     LazyLock::force(&ORIGINALS);
 }
 
-/// The header of the first segment after the checkpoint of `table`.
+/// Returns the header of the first segment after the checkpoint of `table`.
 fn first_header(table: &[u8]) -> Header {
     let sequence = u64_at(table, 16);
     let before = End { number: sequence, ..End::default() };
@@ -73,8 +73,8 @@ fn header_behind(segment: &Segment) -> Header {
     Header { number: segment.header.number.wrapping_add(1), before: segment.end, ..segment.header }
 }
 
-/// Three segments, in files in a different order; the pieces of two records are interleaved with each other and with
-/// batches.
+/// Returns three segments, in files in a different order; the pieces of two records are interleaved with each other and
+/// with batches.
 fn woven(table: &[u8]) -> Vec<Vec<u8>> {
     let mut files = vec![Vec::new(); 3];
     let mut header = first_header(table);
@@ -152,7 +152,7 @@ fn damage_files(random: &mut Random, files: &mut Vec<Vec<u8>>) -> String {
             format!("records of {a} and {b} change places")
         }
         4 => {
-            // Damage there in the header only ends the log early.
+            // Damage in a header only ends the log early.
             let at = random.below(log::HEADER_BYTES) + random.below(2) * log::SECOND_AT;
             files[a][at] ^= 1 << random.below(8);
             format!("file {a}: a bit of byte {at} flipped")
@@ -167,7 +167,7 @@ fn damage_files(random: &mut Random, files: &mut Vec<Vec<u8>>) -> String {
     }
 }
 
-/// Other records and headers, with correct checksums.
+/// Replaces records and headers, with correct checksums.
 fn damage_records(random: &mut Random, original: &Original, files: &mut [Vec<u8>]) -> String {
     let mut notes = Vec::new();
     let mut segments = original.segments.clone();
@@ -274,7 +274,7 @@ fn damage_record(random: &mut Random, records: &mut Vec<Record>, at: usize) -> S
 }
 
 // ---------------------------------------------------------------------------------------------
-// What becomes of it
+// Running a case
 
 fn put_files(path: &Path, table: &[u8], files: &[Vec<u8>]) {
     fs::write(path, table).unwrap();
@@ -283,7 +283,7 @@ fn put_files(path: &Path, table: &[u8], files: &[Vec<u8>]) {
     }
 }
 
-/// All files in the directory of `path`, by name.
+/// Returns all files in the directory of `path`, by name.
 fn files_beside(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let entries = fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> =
@@ -295,7 +295,7 @@ fn files_beside(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 /// Copies the table as a crash at this moment would leave it, to a directory of its own.
 fn crashed(path: &Path, to: &Path) -> PathBuf {
     fs::create_dir(to).unwrap();
-    // A checkpoint may be running: content that is equal in two reads existed at the moment between them.
+    // A checkpoint may be running. If two reads are equal, the files had this content between them.
     let mut files = files_beside(path);
     while files != files_beside(path) {
         files = files_beside(path);
@@ -342,7 +342,7 @@ pub fn case(kind: Kind, seed: u64, directory: &Path) -> Option<String> {
     writes_on(random, table, &path, pairs, options)
 }
 
-/// The table accepts writes after the replay, and no truncated record returns.
+/// Checks that the table accepts writes after the replay, and that no truncated record returns.
 fn writes_on(
     random: &mut Random,
     table: Table,
@@ -376,9 +376,9 @@ fn writes_on(
 }
 
 // ---------------------------------------------------------------------------------------------
-// One by one
+// Single cases
 
-/// `example.spt` with a log of these files, in a directory of its own.
+/// Creates `example.spt` with a log of these files, in a directory of its own.
 fn example_with(files: &[Vec<u8>]) -> (tempfile::TempDir, PathBuf) {
     let directory = super::directory();
     let path = directory.path().join("example.spt");
@@ -394,7 +394,7 @@ fn builder() -> Builder {
     Builder::new(first_header(&example()))
 }
 
-/// The error of opening `example.spt` with this log; the files do not change.
+/// Returns the error of opening `example.spt` with this log; checks that the files do not change.
 fn refused(log: Builder) -> String {
     let (_directory, path) = example_with(&[log.finish()]);
     let before = files_beside(&path);
@@ -407,7 +407,7 @@ fn refused(log: Builder) -> String {
     error.to_string()
 }
 
-/// The number of records of a log that are replayed.
+/// Returns the number of records of a log that are replayed.
 fn replayed(log: Builder) -> u64 {
     let (_directory, path) = example_with(&[log.finish()]);
     in_time(move || TableOptions::new().open(path).unwrap().replayed())

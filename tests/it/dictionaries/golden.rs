@@ -54,14 +54,14 @@ fn fixed(count: u32) -> Pairs {
     (0..count).map(|n| (format!("key{n:05}").into_bytes(), (n * 7).to_be_bytes().to_vec())).collect()
 }
 
-/// Values of many lengths, some longer than a page; the empty key.
+/// Returns pairs with values of many lengths, some longer than a page, and the empty key.
 fn varied() -> Pairs {
     let len = |n: u32| if n % 40 == 7 { 1300 } else { n % 23 };
     let value = |n| (0..len(n)).map(|i| b'a' + ((i * 7 + n) % 26) as u8).collect();
     (0..300).map(|n| (format!("word {n}").into_bytes(), value(n))).chain([(Vec::new(), b"empty".to_vec())]).collect()
 }
 
-/// Records that LZ4 compresses, and records as long as a block, some of which it compresses.
+/// Returns records that LZ4 compresses, and records as long as a block, some of which it compresses.
 fn text() -> Pairs {
     let value = |n: u32| format!("the value of number {n}, which is much like that of number {}", n + 1).into_bytes();
     let noise = super::bytes(&mut Random(1), 700);
@@ -70,7 +70,7 @@ fn text() -> Pairs {
     short.chain(long).chain([(b"noise".to_vec(), noise)]).collect()
 }
 
-/// More keys with one hash than fit a chunk, and others.
+/// Returns more keys with one hash than fit a chunk, and other keys.
 fn equal() -> Pairs {
     let single = (0..600u32).map(|n| format!("{:020}", n.wrapping_mul(0x9E37_79B9)).into_bytes());
     (0..700).map(|n| colliding(n, 10)).chain(single).map(|key| (key, vec![b'x'])).collect()
@@ -90,7 +90,7 @@ pub fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/spd-v1").join(name)
 }
 
-/// Three shards, one of which was updated.
+/// Writes three shards, one of which is then updated.
 fn write_shards(path: &Path) {
     let builder = with(Index::page()).shards(3);
     builder.build(path, fixed(120)).unwrap();

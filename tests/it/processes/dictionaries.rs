@@ -1,6 +1,6 @@
 //! Builds and updates of dictionaries: `kill -9` at random moments, and full disks.
 //!
-//! The n-th dictionary is determined by n. A process makes the next one and is killed. Then the name has either the
+//! The n-th dictionary is determined by n. A process makes the next one and is killed. Then the path must have the
 //! previous or the next dictionary, complete. Temporary files have no names, or names that the next build removes,
 //! except for a complete dictionary about to be renamed. A build with resume continues from them, and its result is
 //! byte for byte that of an undisturbed build.
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// The tasks of the processes: their arguments, followed by the number of the dictionary.
+/// The kind of build that a process runs. Its arguments are these fields and the number of the dictionary.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     update: bool,
@@ -34,7 +34,7 @@ impl Kind {
         (Kind { update: update == 1, shards: shards as u32, resume: resume == 1, trie: trie == 1 }, n)
     }
 
-    /// With so little memory that pairs go to temporary files.
+    /// Returns a builder with so little memory that pairs go to temporary files.
     fn builder(self, n: u64) -> DictionaryBuilder {
         let index = if self.trie { Index::trie() } else { Index::page() };
         let builder = DictionaryBuilder::new()
@@ -46,7 +46,7 @@ impl Kind {
     }
 }
 
-/// The pairs of dictionary `n`: with each n some change, some are removed, some are added.
+/// Returns the pairs of dictionary `n`. With each `n` some change, some are removed, some are added.
 fn pairs(n: u64) -> Pairs {
     let pair =
         |k: u64| (format!("key {k}").into_bytes(), format!("{} {k} ", k * 7 + n % 3 * (k % 2)).repeat(8).into_bytes());
@@ -93,7 +93,7 @@ fn names_in(place: &Path) -> Vec<String> {
     names
 }
 
-/// Every file of the dictionary, for comparison.
+/// Returns every file of the dictionary, for comparison.
 fn bytes_of(path: &Path) -> Vec<(String, Vec<u8>)> {
     if path.is_file() {
         return vec![(String::new(), fs::read(path).unwrap())];
@@ -127,7 +127,7 @@ fn kill_again_and_again(kind: Kind, kills: u32, seed: u64) -> Seen {
     let mut n = 1;
     make(kind, n, &path).unwrap();
     let run = |n| process("build_dictionary", place.path(), &kind.arguments(n));
-    // The duration of an undisturbed build.
+    // Measures an undisturbed build.
     let begun = Instant::now();
     assert!(run(n + 1).status().unwrap().success());
     let mut whole = begun.elapsed();
@@ -159,7 +159,7 @@ fn kill_again_and_again(kind: Kind, kills: u32, seed: u64) -> Seen {
             left.iter().filter(|name| *name != "a.spd" && !name.starts_with("a.spd-unfinished")).collect();
         assert!(strange.iter().all(|name| kind.resume && sorting(name) && !unnamed(name)), "{kind:?}: {strange:?}");
         if random.one_in(3) {
-            // Undisturbed, from the files that the kill left.
+            // Builds undisturbed, from the files that the kill left.
             if kind.resume && there == n {
                 seen.resumed += u32::from(kind.builder(next).start(&path).unwrap().resumed_pairs() > 0);
             }
@@ -219,7 +219,7 @@ fn a_resumed_build_is_that_of_one_which_nobody_disturbed() {
         let place = directory();
         let path = path_in(place.path());
         let files = if kind.shards > 0 { &path } else { place.path() };
-        // Stopped when everything is sorted and the first pages are written.
+        // Stops when everything is sorted and the first pages are written.
         let stopping = kind.builder(9).progress(|_| std::ops::ControlFlow::Break(()));
         let stopped = stopping.build(&path, pairs(9)).unwrap_err();
         assert_eq!(stopped.kind(), ErrorKind::Stopped, "{stopped}");
@@ -245,7 +245,7 @@ pub fn build_under_a_limit(place: &Path, arguments: &[u64]) {
 #[test]
 fn a_full_disk_is_an_error_and_the_old_dictionary_stays() {
     for kind in kinds() {
-        // Temporary files find no space, or the new file does not.
+        // Either the temporary files or the new file exceeds the limit.
         for limit_kib in [4, 30, 100] {
             let place = directory();
             let path = path_in(place.path());

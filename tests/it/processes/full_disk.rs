@@ -1,5 +1,5 @@
-//! Really full disks: a small file system in memory if one can be mounted without root, and a limit on file sizes,
-//! which works everywhere.
+//! Real full disks: a small file system in memory if one can be mounted without root, and a limit on file sizes, which
+//! works everywhere.
 //!
 //! A full disk causes an error and no signal, although the log is memory mapped. Acknowledged writes are kept, and once
 //! there is space again the handle works. The simulated disk fails each call by itself; these tests check the promises
@@ -18,7 +18,7 @@ fn key(n: u32) -> Vec<u8> {
     format!("key {n}").into_bytes()
 }
 
-/// Some in pages, some in extents, occasionally one in pieces of the log.
+/// Some values fit pages, some are in extents, and a few are logged in pieces.
 fn value(n: u32) -> Vec<u8> {
     let len = match n % 50 {
         49 => 70_000,
@@ -37,7 +37,7 @@ fn is_full(e: &splitpoint::Error) {
     assert!(e.hint().is_some_and(|hint| hint.ends_with("and try again.")), "{e}");
 }
 
-/// Puts up to `most` pairs, until the disk is full.
+/// Puts up to `max` pairs, until the disk is full.
 fn put_until_full(table: &Table, pairs: &mut Pairs, max: u32) {
     for n in 0..max {
         match table.put(&key(n), &value(n)) {
@@ -107,8 +107,8 @@ fn holds(table: &Table, pairs: &Pairs, when: &str) {
     }
 }
 
-// --------------------------------------------------------------------------------------------- A file system of a few
-// megabytes
+// ---------------------------------------------------------------------------------------------
+// A file system of a few megabytes
 
 const DISK_BYTES: u64 = 8 << 20;
 const DURABILITIES: [Durability; 3] = [Durability::Os, Durability::Sync, Durability::None];
@@ -130,12 +130,12 @@ pub fn fill(place: &Path, _: &[u64]) {
     checkpoints_that_find_no_room(place);
 }
 
-/// Leaves this many bytes free.
+/// Fills the disk except for `free` bytes.
 fn use_up(place: &Path, free: u64) {
     let _ = fs::remove_file(place.join("ballast"));
     let used: u64 = fs::read_dir(place).unwrap().map(|e| blocks(&e.unwrap().metadata().unwrap())).sum();
     let ballast = vec![1; (DISK_BYTES - used).saturating_sub(free) as usize];
-    // The file system's own needs are not counted, so it may be a little less.
+    // The file system's own blocks are not counted, so slightly less may be free.
     let _ = fs::write(place.join("ballast"), ballast);
 }
 
@@ -206,7 +206,7 @@ pub fn fill_and_die(place: &Path, arguments: &[u64]) {
     std::process::abort();
 }
 
-/// A process fills the disk and is killed. The table opens without any free space, and has what was stored.
+/// Lets a process fill the disk, and kills it. The table must open without any free space, and have what was stored.
 fn fill_and_kill(place: &Path, free: u64, durability: u64) {
     let when = format!("{free} bytes free, {:?}", DURABILITIES[durability as usize]);
     let (path, durable) = (place.join("t.spt"), DURABILITIES[durability as usize]);
@@ -242,7 +242,7 @@ fn fill_and_kill(place: &Path, free: u64, durability: u64) {
     empty(place);
 }
 
-/// Checkpoints, and the syncs and closes that include one, with different amounts of free space.
+/// Makes checkpoints, and the syncs and closes that include one, with different amounts of free space.
 fn checkpoints_that_find_no_room(place: &Path) {
     let mut refused = 0;
     for kib in (0..160).step_by(8) {
@@ -311,13 +311,13 @@ pub fn fill_under_a_limit(place: &Path, arguments: &[u64]) {
     let table = options(durability, log_bytes).open(&path).unwrap();
     holds(&table, &pairs, "opened again under a limit");
     drop(table);
-    // For a process without a limit.
+    // Read by a process without a limit.
     fs::write(place.join("result"), format!("{puts} {}", pairs.len())).unwrap();
 }
 
 #[test]
 fn a_file_that_may_not_grow_is_a_full_disk() {
-    // Below the size of a part of the log; close to it; above, so that the table reaches it first.
+    // The limit is below the size of a part of the log, close to it, or above, so that the table reaches it first.
     for (limit_kib, log_bytes) in [(128, 1 << 18), (160, 1 << 18), (300, 1 << 18), (1000, 1 << 20)] {
         for (durability, signal) in [(0, ""), (1, ""), (0, "trap '' XFSZ;"), (1, "trap '' XFSZ;")] {
             let when = format!("{limit_kib} KiB, log of {log_bytes}, durability {durability}, {signal}");
@@ -351,7 +351,7 @@ fn a_file_that_may_not_grow_is_a_full_disk() {
 #[test]
 fn a_backup_without_disk_space_leaves_nothing_and_the_table_continues() {
     let place = tempfile::tempdir().unwrap();
-    // With another seed, one of the later puts may be the one for which the table grows.
+    // With another seed, the table might grow in one of the later puts.
     let table = TableOptions::new().seed(1).open(place.path().join("t.spt")).unwrap();
     let mut pairs = Pairs::new();
     for n in 0..500 {
@@ -380,7 +380,7 @@ pub fn back_up_under_a_limit(place: &Path, _: &[u64]) {
     let mut left = fs::read_dir(place).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert!(left.all(|name| !name.contains("bak") && !name.contains("backup")), "a part of the backup is left");
     drop(reader);
-    // The file is longer than the limit, and a checkpoint needs blocks behind it.
+    // The file is longer than the limit, and a checkpoint needs blocks after its end.
     let table = options(Durability::Os, 1 << 16).create(false).open(place.join("t.spt")).unwrap();
     assert_eq!(table.backup(place.join("t.bak")).unwrap_err().kind(), ErrorKind::DiskFull);
     for n in 0..50_u8 {

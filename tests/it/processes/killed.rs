@@ -2,9 +2,9 @@
 //!
 //! Two threads make commits, each on its own keys and on one key that both append to. After each commit a byte goes to
 //! a file: the commit is acknowledged. A commit is determined by the seed, its thread and its number, so the numbers
-//! give the expected content. The process is killed at a random moment, also during the next one's recovery. Then the
-//! table must have all acknowledged commits of each thread, all or nothing of the unfinished one (of `put_many` the
-//! first pairs), and nothing else.
+//! determine the expected content. The process is killed at a random moment, sometimes while it recovers from the
+//! previous kill. Then the table must have all acknowledged commits of each thread, all or nothing of the unfinished
+//! one (of `put_many` the first pairs), and nothing else.
 //!
 //! The check reads a copy of the files; the next process continues with what the kill left.
 
@@ -55,7 +55,7 @@ fn key(thread: u64, n: usize) -> Vec<u8> {
     if n == 0 { vec![b'0' + thread as u8; 400] } else { format!("{thread} {n}").into_bytes() }
 }
 
-/// Commit `n` of a thread.
+/// Returns commit `n` of a thread.
 fn commit(seed: u64, thread: u64, n: u64) -> Commit {
     let mut random = Random(seed ^ thread << 60 ^ n << 16);
     let random = &mut random;
@@ -115,7 +115,7 @@ impl Commit {
         }
     }
 
-    /// Its effects in steps: a crash falls before or after each.
+    /// Returns its effects in steps: a crash falls before or after each.
     fn steps(self) -> Vec<Vec<Change>> {
         match self {
             Commit::One(change) => vec![vec![change]],
@@ -130,7 +130,7 @@ impl Commit {
 
 // --------------------------------------------------------------------------------------------- The victim
 
-/// The location of the table, the commits acknowledged by each thread of this process, and the process's progress.
+/// Paths of the table, of the commits that each thread acknowledged, and of the process's progress.
 fn table_in(place: &Path) -> PathBuf {
     place.join("table/t.spt")
 }
@@ -149,7 +149,7 @@ pub fn load(place: &Path, arguments: &[u64]) {
     let append = |path: PathBuf| fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
     let mut stages = append(stages_in(place));
     let mut next: Vec<u64> = next.to_vec();
-    // If orphaned, it exits by itself.
+    // The loop ends, so that an orphaned process exits.
     for _ in 0..1000 {
         stages.write_all(b"o").unwrap();
         let mut options = TableOptions::new().page_bytes(512).log_bytes(1 << 18);
@@ -202,7 +202,7 @@ impl State {
 #[derive(Debug, Default)]
 struct Seen {
     kills: usize,
-    /// While the table was being opened or closed.
+    /// Kills while the table was being opened or closed.
     in_open: usize,
     in_close: usize,
     commits: u64,
@@ -245,7 +245,7 @@ impl Killer {
         let mut arguments = vec![self.seed, u64::from(sync), u64::from(small_cache)];
         arguments.extend(&self.next);
         let process = Running::start(&mut process("load", self.place.path(), &arguments));
-        // Some are killed immediately: during their recovery.
+        // Some are killed early, during their recovery.
         if self.random.one_in(3) {
             while fs::metadata(stages_in(self.place.path())).map_or(0, |m| m.len()) == 0 {
                 std::thread::yield_now();
@@ -285,7 +285,7 @@ impl Killer {
                 Some(self::found(&table))
             }
             Err(e) => {
-                // Its first header has the number 0 until then.
+                // Until a checkpoint is complete, the first header has the number 0.
                 let is_unmade = fs::read(&path).unwrap().get(16..24).is_none_or(|number| number == [0; 8]);
                 let expected = if is_unmade { [ErrorKind::Locked, ErrorKind::Io] } else { [ErrorKind::Locked; 2] };
                 assert!(expected.contains(&e.kind()), "{e}");
@@ -308,7 +308,7 @@ impl Killer {
         }
     }
 
-    /// All that was acknowledged, and the first steps of the unfinished commit.
+    /// Checks that the table has all that was acknowledged, and at most the first steps of the unfinished commit.
     fn check_thread(&mut self, thread: u64, found: &State) {
         let acknowledged = fs::metadata(acknowledged_in(self.place.path(), thread)).map_or(0, |m| m.len());
         let (state, next) = (&mut self.states[thread as usize], &mut self.next[thread as usize]);
@@ -336,7 +336,7 @@ impl Killer {
         );
     }
 
-    /// Opens the table itself, and removes what would grow forever.
+    /// Opens the table in this process, and removes the shared key, which would grow forever.
     fn tidy(&mut self) {
         let path = table_in(self.place.path());
         if !path.exists() {
@@ -388,9 +388,9 @@ fn difference(expected: &State, found: &State) -> String {
     )
 }
 
-/// Kills `count` processes, from the seed `SPLITPOINT_SEED`, or from a new one each time.
+/// Kills `kills` processes, with the seed `SPLITPOINT_SEED` or a new one each time.
 fn kill(kills: usize, place: tempfile::TempDir) -> Seen {
-    // One at a time, because processes are killed by the clock.
+    // One run at a time, because the clock determines when processes are killed.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
     let any = || std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64 >> 10;

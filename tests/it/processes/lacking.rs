@@ -70,7 +70,7 @@ fn no_file_gets_a_standard_descriptor() {
     }
 }
 
-/// From now on these system calls of this thread fail.
+/// Makes these system calls of this thread fail from now on.
 fn refuse(calls: &[(libc::c_long, i32)]) {
     let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     const NUMBER: u32 = 0; // offset of the call's number in the filter's input

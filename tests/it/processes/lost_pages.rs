@@ -1,6 +1,6 @@
-//! Pages that the system cannot provide. For the log, when a write stores to them: another program truncated the file,
-//! or the file system copies on write and has no space for the copy. For a table larger than its cache, when it is
-//! read.
+//! Mapped pages that the system cannot provide: pages of the log that a write stores to, because another program
+//! truncated the file, or because the file system copies on write and has no space for the copy; and pages of a table
+//! larger than its cache, when it is read.
 //!
 //! Such an access raises SIGBUS. The library turns it into an error; the table opens again with every write that the
 //! log still has. Any other SIGBUS has the effect that it had before the library installed its handler. A bug in the
@@ -42,7 +42,7 @@ fn holds(table: &Table, pairs: &Pairs) {
     }
 }
 
-/// The part of the log that was changed last.
+/// Returns the part of the log that was changed last.
 fn log_of(place: &Path) -> PathBuf {
     let parts = (0..8).map(|slot| place.join(format!("t.spt-log{slot}"))).filter(|path| path.exists());
     parts.max_by_key(|path| fs::metadata(path).unwrap().modified().unwrap()).unwrap()
@@ -53,7 +53,7 @@ fn cut(place: &Path, bytes: u64) {
     fs::File::options().write(true).open(log_of(place)).unwrap().set_len(bytes).unwrap();
 }
 
-/// Makes a table with a checkpoint of 500 pairs, which it returns, and an open handle that has put 500 more.
+/// Makes a table with 500 pairs in a checkpoint and 500 more in the log; returns the first 500, the handle, and all.
 fn half_in_the_log(place: &Path) -> (Pairs, Table, Pairs) {
     let mut pairs = Pairs::new();
     let table = open(place);
@@ -75,7 +75,7 @@ pub fn cut_log(place: &Path, arguments: &[u64]) {
     let used = bytes.iter().rposition(|&byte| byte != 0).unwrap() as u64 + 1;
     if arguments == [3] {
         cut(place, used);
-        // The put goes to the rest of the page, which no longer is in the file.
+        // Puts to the rest of the page, which is no longer in the file.
         put(&table, &mut pairs, 10_000).unwrap();
         table.checkpoint().unwrap();
         put(&table, &mut pairs, 10_001).unwrap();
@@ -125,7 +125,7 @@ fn a_log_that_another_program_cuts_is_an_error_and_the_rest_opens() {
 
 // --------------------------------------------------------------------------------------------- A truncated table
 
-/// Truncates a table larger than its cache, after all of it was read, and reads on.
+/// Truncates a table larger than its cache, after all of it was read, and continues to read.
 pub fn cut_table(place: &Path, _: &[u64]) {
     let open = || TableOptions::new().cache_bytes(1).open(place.join("t.spt")).unwrap();
     let mut pairs = Pairs::new();
@@ -242,7 +242,7 @@ fn host_action(action: &Action) {
     assert_eq!(unsafe { libc::sigaction(libc::SIGBUS, &set, ptr::null_mut()) }, 0);
 }
 
-/// Argument: which of [`HOSTS`].
+/// Argument: the index in [`HOSTS`].
 pub fn bus_error_elsewhere(place: &Path, arguments: &[u64]) {
     let (_, action, event, _) = &HOSTS[arguments[0] as usize];
     host_action(action);

@@ -13,7 +13,7 @@ const CACHE_BYTES: u64 = 8 << 20;
 const DURABILITIES: [Durability; 3] = [Durability::None, Durability::Os, Durability::Sync];
 const HOWS: [&str; 5] = ["put", "append", "write_part", "batch", "replay"];
 
-/// Bytes of this process's memory that belong to no file.
+/// Returns the bytes of this process's memory that belong to no file.
 fn anonymous_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
@@ -24,8 +24,8 @@ fn open(place: &Path, durability: Durability) -> Table {
     TableOptions::new().cache_bytes(CACHE_BYTES).durability(durability).open(place.join("t.spt")).unwrap()
 }
 
-/// Stores values and prints the peak of memory above the initial amount. Arguments: the index of the durability, bytes
-/// of a value, how, how many.
+/// Stores values and prints the peak of memory above the initial amount. Arguments: indexes of the durability and of
+/// the method, with the bytes of a value between them; then the number of values.
 pub fn store(place: &Path, arguments: &[u64]) {
     let &[durability, bytes, how, count] = arguments else { panic!("arguments") };
     let (durability, how) = (DURABILITIES[durability as usize], HOWS[how as usize]);
@@ -59,7 +59,7 @@ pub fn store(place: &Path, arguments: &[u64]) {
         measure();
     }
     if how == "replay" {
-        // Without a checkpoint, as after a kill: the log and the file do not change.
+        // Copies the files without a checkpoint, as after a kill. Nothing changes them now.
         fs::create_dir(place.join("killed")).unwrap();
         for entry in fs::read_dir(place).unwrap().map(Result::unwrap).filter(|e| e.path().is_file()) {
             fs::copy(entry.path(), place.join("killed").join(entry.file_name())).unwrap();
@@ -93,7 +93,7 @@ fn a_table_takes_the_memory_that_it_may_however_long_its_values_are() {
         let most = output.split("most: ").nth(1).unwrap_or_else(|| panic!("{when}: {output}"));
         let most: u64 = most.split_whitespace().next().unwrap().parse().unwrap();
         println!("{when}: {} KiB", most >> 10);
-        // Half as much again during a checkpoint; copies of some values; what the process itself takes.
+        // The cache and half as much again during a checkpoint; copies of some values; the process's own memory.
         let limit = CACHE_BYTES * 3 / 2 + 4 * bytes + (8 << 20);
         assert!(most <= limit, "{when}: {} KiB, over {}", most >> 10, limit >> 10);
     }

@@ -1,7 +1,7 @@
 //! One table by several names: links, renames and removals while it is open, moved directories, mounts of a file.
 //!
-//! A table's log is found only by its name. So a process that opens the file must look for them where its
-//! last writer put them, and no other table may take them for its own. docs/architecture.md, "Names".
+//! A table's log is found only by its name. So a process that opens the file must look for the log where its last
+//! writer put it, and no other table may take it for its own. docs/architecture.md, "Names".
 
 use super::{Running, process};
 use splitpoint::{Backup, Dictionary, DictionaryBuilder, ErrorKind, PublishedCounters, Salvaged, Table, TableOptions};
@@ -53,7 +53,7 @@ fn a_dictionary_reloads_what_it_opened_after_a_change_of_directory() {
     assert!(process("reload_elsewhere", place.path(), &[]).status().unwrap().success());
 }
 
-/// `t.spt`, which may or may not exist, with links to it from here and from `there`.
+/// Creates links to `t.spt`, which may or may not exist, from here and from `there`.
 fn links(place: &Path) {
     fs::create_dir(place.join("there")).unwrap();
     symlink("t.spt", place.join("link.spt")).unwrap();
@@ -78,7 +78,7 @@ fn has_all(path: &Path, when: &str) {
     table.close().unwrap();
 }
 
-/// Names in the directory of `path` that begin with its file name.
+/// Returns the names in the directory of `path` that begin with its file name.
 fn beside(path: &Path) -> Vec<String> {
     let name = path.file_name().unwrap().to_str().unwrap();
     let there = fs::read_dir(path.parent().unwrap()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
@@ -165,7 +165,7 @@ fn other_users_of_a_name_follow_its_links_too() {
     .unwrap();
     assert_eq!(losses, 1, "the log is not reported");
     table.close().unwrap();
-    // The target of a link is replaced, and the link stays.
+    // The restore replaces the target of a link and keeps the link.
     Backup::new().overwrite(true).restore(path("copy.bak"), path("link.spt")).unwrap();
     assert!(fs::symlink_metadata(path("link.spt")).unwrap().is_symlink());
     assert_eq!(Table::open(path("t.spt")).unwrap().get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
@@ -254,7 +254,7 @@ fn a_table_renamed_while_it_is_open_shares_nothing_with_one_made_under_its_old_n
         assert_eq!((table.len(), table.get(&key(7)).unwrap().unwrap()), (1001, b"second".into()));
         assert_eq!(table.verify().unwrap(), []);
         table.close().unwrap();
-        // Nor did the first: its file, returned to its log, has everything.
+        // Nor did the first: its file, renamed back to match its log, has everything.
         let logs = ["t.spt-log0", "t.spt-log1"].iter().filter(|log| all.iter().any(|name| name == *log));
         let logs: Vec<(&str, &str)> = logs.map(|&log| (log, log)).chain([("u.spt", "t.spt")]).collect();
         let copy = copied(copy.path(), &logs);
@@ -289,7 +289,7 @@ fn logs_that_killed_and_removed_tables_left_leave_a_table_one_segment_or_an_erro
     fs::remove_file(place.path().join("t.spt-log3")).unwrap();
     let content = || logs.iter().filter(|log| !log.ends_with('3')).map(|log| fs::read(place.path().join(log)).unwrap());
     let before: Vec<Vec<u8>> = content().collect();
-    // Many times the size of the segment, by threads that wait for the checkpoint that frees it.
+    // Threads write many times the size of the segment, and wait for the checkpoint that frees it.
     let table = open();
     std::thread::scope(|scope| {
         for thread in 0..4 {
@@ -353,7 +353,7 @@ fn a_directory_renamed_while_its_table_is_open_takes_all_of_the_table_along() {
     let table = open_and(&old, |_| fs::rename(&old, &new).unwrap());
     table.put(b"after the rename", b"3").unwrap();
     is_moved(table.checkpoint());
-    // Another directory with the old name, which has another table.
+    // A new directory under the old name has another table.
     fs::create_dir(&old).unwrap();
     let other = Table::open(old.join("t.spt")).unwrap();
     other.put(b"k", b"other").unwrap();
@@ -421,7 +421,7 @@ fn a_restore_does_not_take_the_log_of_a_table_that_is_open_by_another_name() {
 
 #[test]
 fn a_copy_of_a_table_that_is_open_by_another_name_does_not_write_to_its_log() {
-    // A copy has the number of its table, which identifies the log.
+    // A copy has the same table id, which identifies the log.
     let place = tempfile::tempdir().unwrap();
     let path = |name: &str| place.path().join(name);
     let table = open_and(place.path(), |path| {
@@ -443,7 +443,7 @@ fn a_copy_of_a_table_that_is_open_by_another_name_does_not_write_to_its_log() {
     assert_eq!((table.len(), table.get(b"copy's").unwrap()), (3, None));
 }
 
-/// `file.spt` is mounted as `t.spt`: there it may be read, and not written.
+/// `file.spt` is mounted as `t.spt`: there it may be read but not written.
 pub fn use_mounted(place: &Path, _: &[u64]) {
     let error = Table::open(place.join("t.spt")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");

@@ -41,7 +41,7 @@ pub fn keep(place: &Path, arguments: &[u64]) {
 
 const DURABILITIES: [Durability; 2] = [Durability::Os, Durability::Sync];
 
-/// For each line of standard input, makes one write, and reports that it returned.
+/// Makes one write for each line of standard input, and reports that it returned.
 pub fn put_in_turn(place: &Path, arguments: &[u64]) {
     let durability = DURABILITIES[arguments[0] as usize];
     let table = TableOptions::new().log_bytes(1 << 18).durability(durability).open(table_in(place)).unwrap();

@@ -39,7 +39,7 @@ fn reads(path: &Path, later: Option<&[u8]>) {
     assert_eq!(table.get(b"later").unwrap().as_deref(), later);
     assert_eq!(table.verify().unwrap(), []);
     assert_eq!(table.put(b"later", b"3").unwrap_err().kind(), ErrorKind::ReadOnly);
-    // It inserts a key that exists, so it would change nothing.
+    // Inserting a key that exists would change nothing, but is refused, too.
     let mut batch = table.batch();
     batch.insert_new(b"checkpointed", b"2").unwrap();
     assert_eq!(batch.commit().unwrap_err().kind(), ErrorKind::ReadOnly);
@@ -86,7 +86,7 @@ fn readers_and_the_next_writer_find_the_writes_of_a_killed_writer() {
 
 #[test]
 fn a_program_that_is_being_started_keeps_no_lock() {
-    // Until it calls exec, it has a copy of every open file of its parent.
+    // Until exec, the child has a copy of each open file of its parent.
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("t.spt");
     let done = AtomicBool::new(false);
@@ -103,7 +103,7 @@ fn a_program_that_is_being_started_keeps_no_lock() {
     });
 }
 
-/// In `closed`, which is not writable: a table that was closed, a crashed one and a writable one.
+/// Reads tables in `closed`, which is not writable: one that was closed, a crashed one and a writable one.
 pub fn read(place: &Path, _: &[u64]) {
     let closed = place.join("closed");
     assert!(fs::write(closed.join("x"), "").is_err(), "the directory can be written to");
@@ -119,7 +119,7 @@ pub fn read(place: &Path, _: &[u64]) {
     }
     denied(Table::open(closed.join("closed.spt")).map(drop), &["cannot open ", "closed.spt"]);
     denied(Table::open(closed.join("new.spt")).map(drop), &["cannot create ", "new.spt"]);
-    // The file is writable; its log would be a new file.
+    // The file is writable, but its log would be a new file.
     let table = Table::open(closed.join("writable.spt")).unwrap();
     assert_eq!(table.get(b"later").unwrap().unwrap(), b"2");
     denied(table.put(b"later", b"3"), &["cannot create the log segment ", "writable.spt-log0"]);

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 const THREADS: u64 = 3;
 const KEYS: u64 = 64;
-/// Of this many changes, the first [`BATCH`] are one batch.
+/// Of every `ROUND` changes, the first [`BATCH`] are one batch.
 const ROUND: u64 = 50;
 const BATCH: u64 = 10;
 const READERS: u64 = 3;
@@ -65,7 +65,7 @@ fn change(thread: u64, n: u64) -> Change {
     }
 }
 
-/// The value that the first `count` changes of a thread leave for the key of change `n`.
+/// Returns the value that the first `count` changes of a thread leave for the key of change `n`.
 fn expected(thread: u64, n: u64, count: u64) -> Option<Vec<u8>> {
     let mut parts = Vec::new();
     let mut last = (count % KEYS + KEYS - n % KEYS) % KEYS;
@@ -84,7 +84,7 @@ fn expected(thread: u64, n: u64, count: u64) -> Option<Vec<u8>> {
     if parts.is_empty() { None } else { Some(parts.concat()) }
 }
 
-/// The last change contained in a value.
+/// Returns the last change contained in a value.
 fn last_change(mut value: &[u8]) -> u64 {
     let mut last = 0;
     while let Some((head, rest)) = value.split_at_checked(16) {
@@ -95,7 +95,7 @@ fn last_change(mut value: &[u8]) -> u64 {
     last
 }
 
-/// The number of changes of each thread in `table`. Fails unless it has exactly these.
+/// Returns the number of changes of each thread in `table`. Fails unless it has exactly these.
 fn counts(table: &Table) -> [u64; THREADS as usize] {
     let pairs: BTreeMap<Vec<u8>, Vec<u8>> = table
         .scan()
@@ -121,7 +121,7 @@ fn returned_in(place: &Path) -> File {
     File::options().read(true).write(true).create(true).truncate(false).open(place.join("returned")).unwrap()
 }
 
-/// The number of changes of each thread that had returned.
+/// Returns the number of changes of each thread that had returned.
 fn returned(file: &File) -> [u64; THREADS as usize] {
     std::array::from_fn(|thread| {
         let mut number = [0; 8];
@@ -140,7 +140,7 @@ pub fn write(place: &Path, arguments: &[u64]) {
     let durability = if random.is_multiple_of(2) { Durability::Os } else { Durability::Sync };
     let (log_bytes, cache_bytes) = (1 << (17 + random / 2 % 6), 1 << (19 + random / 16 % 4));
     let options = TableOptions::new().durability(durability).log_bytes(log_bytes).cache_bytes(cache_bytes);
-    // A reader that tests whether there is a writer keeps writers out, and it may be stopped while it does.
+    // A reader that looks for a writer locks writers out, and may be stopped at that moment.
     let table = loop {
         match options.clone().open(table_in(place)) {
             Err(e) if e.kind() == ErrorKind::Locked => sleep(Duration::from_millis(1)),

@@ -1,4 +1,4 @@
-//! The chunk index (docs/dictionary-format.md, "Chunk"), a bit at a time.
+//! The chunk index (docs/dictionary-format.md, "Chunk"), read one bit at a time.
 
 use super::sequence::{bit, bits};
 use super::{Result, must};
@@ -120,7 +120,7 @@ impl Chunks {
         must(holds, || format!("budgets of {size} keys"))
     }
 
-    /// The 32 bits from `depth` below the top of the record's seeds upwards.
+    /// Returns the 32 bits from `depth` below the top of the record's seeds upwards.
     fn window(&self, chunk: &Chunk, size: u64, depth: u64) -> u64 {
         let seed_bits = self.seed_bits(size);
         let seeds = chunk.record + SEED_AT;
@@ -133,7 +133,7 @@ impl Chunks {
         })
     }
 
-    /// Ranks that the position may have.
+    /// Returns the ranks that the position may have.
     pub fn place(&self, position: u64) -> Result<Range<u64>> {
         if self.chunks.is_empty() {
             return Ok(0..0);
@@ -188,12 +188,12 @@ impl Chunks {
         self.ties.len()
     }
 
-    /// Where chunks begin, for the order of records.
+    /// Returns the ranks of each chunk, for the order of records.
     pub fn groups(&self) -> Vec<Range<u64>> {
         self.chunks.iter().map(|chunk| chunk.ranks.clone()).collect()
     }
 
-    /// Checks separators, ties and starts against `positions` of the chunks' first and last records.
+    /// Checks separators, ties and starts against `ends`, the positions of each chunk's first and last record.
     pub fn check(&self, ends: &[(u64, u64)]) -> Result<()> {
         for bucket in 0..=1u64 << self.bucket_bits {
             let before = |chunk: &(u64, u64)| u128::from(chunk.0) < u128::from(bucket) << (64 - self.bucket_bits);

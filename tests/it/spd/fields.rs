@@ -10,7 +10,7 @@ const WORDS_MAX: usize = 200;
 /// Approximate number of words in a section's header, each of which has several fields.
 const HEADER_WORDS: usize = 30;
 
-/// Offset and length of each.
+/// Returns the offset and length of each field.
 pub fn fields_of(file: &[u8], reader: &Reader) -> Vec<(usize, usize)> {
     let footer = file.len() - FOOTER_BYTES;
     let page_bytes = reader.header.page_bytes;

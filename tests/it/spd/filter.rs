@@ -12,13 +12,13 @@ struct Segment {
     seed: u64,
     /// Slots of a block.
     block: u64,
-    /// Blocks; 0: every position passes.
+    /// Number of blocks; if 0, every position passes.
     blocks: u64,
     slots: Vec<u64>,
 }
 
 impl Filter {
-    /// `positions` of the records, ascending and distinct.
+    /// Parses a filter; `positions` are those of the records, ascending and distinct.
     pub fn parse(words: &[u64], positions: &[u64]) -> Result<Filter> {
         must(words.len() >= 4, || "a filter without a header".into())?;
         let &[bits, keys, count, slot_words] = &words[..4] else { unreachable!("four words") };

@@ -75,7 +75,7 @@ impl Index {
         }
     }
 
-    /// Pages that hold the record of a rank, if record sizes differ.
+    /// Returns the pages that hold the record of a rank, if record sizes differ.
     pub fn pages_of_rank(&self, rank: u64) -> Range<usize> {
         match self {
             Index::Ranked { ranks: Some(ranks), .. } => ranks.of(rank),
@@ -107,7 +107,7 @@ impl Index {
     }
 }
 
-/// Which pages hold a position, or a rank.
+/// Maps a position, or a rank, to pages.
 pub struct Pages {
     scale: u64,
     blocks: bool,
@@ -115,7 +115,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// `first` returns the number of a cell.
+    /// Parses an index of pages; `first` returns the number of a cell.
     fn parse(words: &[u64], greatest: u64, reader: &Reader, first: impl Fn(&super::Cell) -> u64) -> Result<Pages> {
         must(words.len() >= 2, || "an index of pages without a header".into())?;
         let (scale, flags) = (words[0], words[1]);
@@ -138,7 +138,7 @@ impl Pages {
         if self.scale == 0 { x } else { ((u128::from(x) * u128::from(self.scale)) >> 64) as u64 }
     }
 
-    /// Data pages, from 0.
+    /// Returns the data pages of a position or rank, from 0.
     fn of(&self, x: u64) -> Range<usize> {
         let bin = self.bin(x);
         let less = self.bins.iter().filter(|b| **b < bin).count();

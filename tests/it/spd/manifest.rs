@@ -53,7 +53,7 @@ impl Manifest {
         Ok(Manifest { generation, shards: read })
     }
 
-    /// The shard of a key.
+    /// Returns the shard of a key.
     pub fn shard_of(&self, key: &[u8]) -> usize {
         let slot = slot(key);
         self.shards.iter().position(|shard| slot <= shard.last).expect("they cover all slots")

@@ -2,18 +2,18 @@
 
 use super::{Result, must};
 
-/// Bit p of a row of bits is bit p mod 64 of its word p / 64.
+/// Returns bit `p` of a row of bits: bit p mod 64 of its word p / 64.
 pub fn bit(words: &[u64], p: u64) -> bool {
     words[(p / 64) as usize] >> (p % 64) & 1 == 1
 }
 
-/// Returns `count` bits from `p` on, the first the lowest.
+/// Returns `count` bits from `p` on, with the first as the lowest.
 pub fn bits(words: &[u64], p: u64, count: u64) -> u64 {
     (0..count).fold(0, |value, n| value | u64::from(bit(words, p + n)) << n)
 }
 
-/// The numbers of a sequence of `greatest` at the start of `words`, and its number of words. Checks everything that
-/// readers rely on.
+/// Parses the sequence of `greatest` at the start of `words`; returns its numbers and its number of words. Checks
+/// everything that readers rely on.
 pub fn parse(words: &[u64], greatest: u64) -> Result<(Vec<u64>, usize)> {
     let &[m, stored_greatest, ..] = words else { return Err("a sequence without a header".into()) };
     must(stored_greatest == greatest, || format!("a sequence up to {stored_greatest}, not {greatest}"))?;

@@ -1,4 +1,4 @@
-//! The trie index (docs/dictionary-format.md, "Trie"), a bit at a time.
+//! The trie index (docs/dictionary-format.md, "Trie"), read one bit at a time.
 
 use super::sequence::{bit, bits};
 use super::{Result, must};
@@ -106,7 +106,7 @@ impl Trie {
         Ok(Trie { pairs, huffman_max, skip_min, record, block, bucket_bits, skips, ends, tries })
     }
 
-    /// Ranks that the position may have.
+    /// Returns the ranks that the position may have.
     pub fn place(&self, position: u64) -> Result<Range<u64>> {
         let bucket = if self.bucket_bits == 0 { 0 } else { (position >> (64 - self.bucket_bits)) as usize };
         let (mut at, mut first) = if bucket == 0 { (0, 0) } else { self.ends[bucket - 1] };
@@ -174,7 +174,7 @@ impl Trie {
         Ok(value)
     }
 
-    /// The number of `count` keys that go to the left; 0 also if all do.
+    /// Reads how many of `count` keys go to the left; 0 also if all do.
     fn code(&self, count: u64, at: &mut u64) -> Result<u64> {
         if count > self.huffman_max {
             let v = self.gamma(at)? - 1;
@@ -194,7 +194,7 @@ impl Trie {
         Err("no code".into())
     }
 
-    /// The bits of the left side, according to a skip pointer.
+    /// Reads the number of bits of the left side from a skip pointer, if there is one.
     fn skip(&self, count: u64, left: u64, at: &mut u64) -> Result<Option<u64>> {
         if self.skip_min == 0 || count < self.skip_min || left * self.record <= self.block {
             return Ok(None);
@@ -214,7 +214,7 @@ impl Trie {
     }
 }
 
-/// The Huffman codes for `count` keys.
+/// Returns the Huffman codes for `count` keys.
 pub fn codes(count: u64) -> Codes {
     static CODES: LazyLock<Mutex<BTreeMap<u64, Codes>>> = LazyLock::new(Mutex::default);
     Arc::clone(CODES.lock().unwrap().entry(count).or_insert_with(|| Arc::new(canonical(count))))

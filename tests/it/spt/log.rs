@@ -48,7 +48,7 @@ pub struct Header {
 
 const OTHER_VERSION: &str = "no segment of version 1";
 
-/// The checksum of a record whose bytes from byte 4 on are `bytes`, after a record with the checksum `before`.
+/// Computes the checksum of a record whose bytes from byte 4 on are `bytes`, after a record with the checksum `before`.
 fn chained(before: u32, bytes: &[u8]) -> u32 {
     crc32c(before, &crc32c(0, bytes).to_le_bytes())
 }
@@ -68,13 +68,13 @@ impl Header {
         bytes
     }
 
-    /// The first of the two headers that is not empty; `None` if both are.
+    /// Parses the first of the two headers that is not empty; `None` if both are.
     pub fn parse(file: &[u8]) -> Result<Option<Header>> {
         if file.len() < RECORDS_AT {
             return Ok(None);
         }
         match Header::parse_one(&file[..HEADER_BYTES]) {
-            // Without a first header, the second does not count.
+            // If the first header is empty, a damaged second one does not count.
             Ok(None) => Ok(Header::parse_one(&file[SECOND_AT..SECOND_AT + HEADER_BYTES]).unwrap_or(None)),
             Err(e) if e != OTHER_VERSION => {
                 Header::parse_one(&file[SECOND_AT..SECOND_AT + HEADER_BYTES]).map_err(|_| e)
@@ -120,7 +120,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// `None` if the file is not a segment yet.
+    /// Parses a segment; `None` if the file is not one yet.
     pub fn parse(file: &[u8]) -> Result<Option<Segment>> {
         let Some(header) = Header::parse(file)? else { return Ok(None) };
         let (mut at, mut checksum, mut records) = (RECORDS_AT, u32_at(&header.to_bytes(), 60), Vec::new());
@@ -163,7 +163,7 @@ impl Change {
     }
 }
 
-/// A length, which may take more bytes than it needs.
+/// Reads a length, which may take more bytes than it needs.
 fn length(bytes: &mut &[u8]) -> Result<usize> {
     let mut n = 0;
     for i in 0..5 {
@@ -184,7 +184,7 @@ fn part(bytes: &mut &[u8]) -> Result<Vec<u8>> {
     Ok(part.to_vec())
 }
 
-/// The changes of a record.
+/// Returns the changes of a record.
 fn changes_of(kind: u8, mut body: &[u8]) -> Result<Vec<Change>> {
     let body = &mut body;
     Ok(match kind {
@@ -209,7 +209,7 @@ fn changes_of(kind: u8, mut body: &[u8]) -> Result<Vec<Change>> {
     })
 }
 
-/// The changes of each valid record of a segment; the changes of one record are made together.
+/// Returns the changes of each valid record of a segment; the changes of one record are made together.
 pub fn changes(records: &[Record]) -> Result<Vec<Vec<Change>>> {
     let mut changes = Vec::new();
     let mut pieces: HashMap<[u8; 4], Vec<u8>> = HashMap::new();
@@ -231,7 +231,7 @@ pub fn changes(records: &[Record]) -> Result<Vec<Vec<Change>>> {
     Ok(changes)
 }
 
-/// The segments that are valid for the table file `table`, in order; `files` are in the order of their names.
+/// Returns the segments that are valid for the table file `table`, in order; `files` are in the order of their names.
 pub fn follow(files: &[Vec<u8>], table: &[u8]) -> Result<Vec<Segment>> {
     let (table_id, sequence) = (u64_at(table, TABLE_ID_AT), u64_at(table, 16));
     let mut segments = Vec::new();
@@ -273,14 +273,14 @@ impl Builder {
         segment.records.iter().fold(Builder::new(segment.header), |builder, r| builder.record(r.kind, &[&r.body]))
     }
 
-    /// A record with these parts as its body.
+    /// Appends a record with these parts as its body.
     pub fn record(self, kind: u8, parts: &[&[u8]]) -> Builder {
         let body = parts.concat();
         let len = body.len() as u32;
         self.record_of(kind, len, &body)
     }
 
-    /// A record whose length field may be wrong. The checksum covers the actual bytes.
+    /// Appends a record whose length field may be wrong. The checksum covers the actual bytes.
     pub fn record_of(mut self, kind: u8, len: u32, body: &[u8]) -> Builder {
         let word = (u32::from(kind) << 24 | len & 0xFF_FFFF).to_le_bytes();
         self.checksum = chained(self.checksum, &[&word, body].concat());
@@ -295,7 +295,7 @@ impl Builder {
         self.record(PUT, &[&[key.len() as u8], key, value])
     }
 
-    /// Padded with zeros to the next whole page.
+    /// Returns the segment, padded with zeros to the next whole page.
     pub fn finish(mut self) -> Vec<u8> {
         self.bytes.resize((self.bytes.len() + 8).next_multiple_of(4096), 0);
         self.bytes

@@ -33,16 +33,16 @@ const FILES_ONLY: &str = "crates/server/src/";
 /// The folder in which `mod.rs` counts, too.
 const WITH_ROOTS: &str = "src/dictionary/";
 
-/// Which files each file imports.
+/// The files that each file imports.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
-/// The lines of a file outside `#[cfg(test)]` modules, which come last, and without comments.
+/// Returns the lines of a file, without comments and `#[cfg(test)]` modules, which come last.
 fn code(file: &File) -> String {
     let text = file.text().split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     text.lines().map(|line| line.split("//").next().unwrap_or(line)).collect::<Vec<_>>().join("\n")
 }
 
-/// Each path of a `use` declaration: `a::{b, c::d}` names `a::b` and `a::c::d`.
+/// Lists each path of a `use` declaration: `a::{b, c::d}` names `a::b` and `a::c::d`.
 fn expand(tree: &str, prefix: &str, paths: &mut Vec<String>) {
     let tree = tree.trim();
     let Some((head, rest)) = tree.split_once('{') else {
@@ -66,7 +66,7 @@ fn expand(tree: &str, prefix: &str, paths: &mut Vec<String>) {
     }
 }
 
-/// The paths of the declarations that begin a line; those within an inner module have another `super`.
+/// Returns the paths of declarations that begin a line; declarations within an inner module have another `super`.
 fn used_paths(code: &str) -> Vec<String> {
     let mut paths = Vec::new();
     for declaration in code.split(';') {
@@ -80,7 +80,7 @@ fn used_paths(code: &str) -> Vec<String> {
     paths
 }
 
-/// The paths that code outside `use` declarations writes out: `crate::a::f()` names `crate::a::f`.
+/// Returns the paths that code outside `use` declarations writes out: `crate::a::f()` names `crate::a::f`.
 fn written_paths(code: &str) -> Vec<String> {
     let mut paths = Vec::new();
     for statement in code.split_inclusive(';').filter(|statement| !statement.contains("use ")) {
@@ -100,7 +100,7 @@ fn written_paths(code: &str) -> Vec<String> {
     paths
 }
 
-/// The module of a file, as the names from the crate's root.
+/// Returns the module of a file, as the names from the crate's root.
 fn module_of(path: &str) -> Vec<&str> {
     let inside = path.split_once("src/").map_or(path, |(_, inside)| inside);
     let path = inside.trim_end_matches(".rs").trim_end_matches("/mod");
@@ -119,7 +119,7 @@ impl<'f> Modules<'f> {
         Modules { files: files.iter().map(|file| (module_of(&file.path), &file.path[..])).collect(), uses }
     }
 
-    /// The file of the module that `path`, written in the module `own`, leads to.
+    /// Returns the file of the module that `path`, written in the module `own`, leads to.
     fn file_of(&self, path: &str, own: &[&str]) -> Option<&'f str> {
         let mut names: Vec<&str> = path.split("::").collect();
         let mut at: Vec<&str> = match names.remove(0) {
@@ -142,7 +142,7 @@ impl<'f> Modules<'f> {
         self.files.get(&at).copied()
     }
 
-    /// The file of `name`, which the module `at` has from one of its children.
+    /// Returns the file of `name`, which the module `at` imports or exports from one of its children.
     fn passed_on(&self, at: &[&str], name: &str) -> Option<&'f str> {
         let uses = self.uses.get(at)?;
         let child = uses.iter().filter_map(|path| path.rsplit_once("::")).find(|(_, last)| *last == name)?.0;
@@ -155,7 +155,7 @@ fn imports(files: &[File]) -> Imports {
     imports_by(files, |code| [used_paths(code), written_paths(code)].concat())
 }
 
-/// The files that each file imports by the paths that `named` finds in its code.
+/// Returns the files that each file imports by the paths that `named` finds in its code.
 fn imports_by(files: &[File], named: impl Fn(&str) -> Vec<String>) -> Imports {
     let modules = Modules::of(files);
     let imports = |file: &File| {
@@ -166,7 +166,7 @@ fn imports_by(files: &[File], named: impl Fn(&str) -> Vec<String>) -> Imports {
     files.iter().map(imports).collect()
 }
 
-/// The files that `from` imports, directly or through others.
+/// Returns the files that `from` imports, directly or through others.
 fn reached<'i>(imports: &'i Imports, from: &'i str) -> BTreeSet<&'i str> {
     let mut reached = BTreeSet::new();
     let mut next = vec![from];
@@ -177,7 +177,7 @@ fn reached<'i>(imports: &'i Imports, from: &'i str) -> BTreeSet<&'i str> {
     reached
 }
 
-/// The files that are in a circle, each with those that import it back.
+/// Returns the files that are in a circle, each with those that import it back.
 fn in_circles(imports: &Imports) -> Vec<(&str, Vec<&str>)> {
     let back = |file: &str, other: &str| reached(imports, other).contains(file);
     let circles = imports.iter().map(|(file, others)| {
@@ -186,7 +186,7 @@ fn in_circles(imports: &Imports) -> Vec<(&str, Vec<&str>)> {
     circles.filter(|(_, others)| !others.is_empty()).collect()
 }
 
-/// The imports between the files and folders of `folder`, by their names; those of its own `mod.rs` do not count.
+/// Returns the imports between the files and folders of `folder`, by name, without those of its own `mod.rs`.
 fn neighbours(imports: &Imports, folder: &str) -> Imports {
     let entry = |path: &str| {
         let inside = path.strip_prefix(folder)?;
@@ -201,7 +201,7 @@ fn neighbours(imports: &Imports, folder: &str) -> Imports {
     found
 }
 
-/// The circles of neighbours in `folder` and the folders below it.
+/// Returns the circles of neighbours in `folder` and the folders below it.
 fn circles_below(imports: &Imports, folder: &str) -> Vec<String> {
     let folders: BTreeSet<&str> = imports
         .keys()
@@ -217,7 +217,7 @@ fn circles_below(imports: &Imports, folder: &str) -> Vec<String> {
     breaches
 }
 
-/// Files of production code below `folder`.
+/// Returns the files of production code below `folder`.
 fn sources(folder: &str) -> Vec<File> {
     let is_test = |path: &str| path.contains("/tests/") || path.ends_with("/tests.rs");
     let files: Vec<File> = rust_files().filter(|f| f.path.starts_with(folder) && !is_test(&f.path)).collect();
@@ -243,7 +243,7 @@ fn neighbours_do_not_import_each_other_in_circles() {
     none(breaches);
 }
 
-/// The layers of the server, the lowest first. The folders of one do not know each other.
+/// The layers of the server, the lowest first. Folders of one layer do not import each other.
 const SERVER: [&[&str]; 4] = [&["dictionary"], &["keyspace"], &["command"], &["resp", "memcached", "http"]];
 
 #[test]
@@ -268,14 +268,14 @@ fn folders_of_the_server_import_only_those_of_lower_layers() {
     none(breaches);
 }
 
-/// The room of a file of the pager: a directory, or a file next to them. `None` for the face, which knows all rooms.
+/// Returns the room of a pager file: its directory, or the file itself at the top; `None` for the face.
 fn room(path: &str) -> Option<&str> {
     let inside = path.strip_prefix("src/pager/")?;
     let face = ["mod.rs", "open.rs"].contains(&inside);
     (!face).then(|| inside.split('/').next().expect("split gives one at least"))
 }
 
-/// What is wrong between the rooms of these files of the pager.
+/// Returns what is wrong between the rooms of these files of the pager.
 fn breaches_of_rooms(files: &[File]) -> Vec<String> {
     let mut breaches = Vec::new();
     let mut rooms = Imports::new();

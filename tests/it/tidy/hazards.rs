@@ -8,16 +8,16 @@ use super::{File, files, none, root};
 const DOCUMENT: &str = "docs/architecture.md";
 const NO_TEST: &str = "none yet";
 
-/// The names in backquotes.
+/// Returns the names in backquotes.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// Whether `text` has a test of this name.
+/// Returns whether `text` has a test of this name.
 pub(super) fn is_test(name: &str, text: &str) -> bool {
     let head = format!("fn {name}(");
     let declares = |line: &str| line.trim_start().starts_with(&head) || line.starts_with("pub") && line.contains(&head);
-    // Attributes such as `ignore` may be between; a state machine has its attribute from its macro.
+    // Attributes such as `ignore` may be in between; a state machine gets its attribute from its macro.
     let mut before: Vec<&str> = Vec::new();
     text.lines().any(|line| {
         let found = declares(line) && before.iter().rev().take(5).any(|l| is_mark(l));
@@ -26,9 +26,9 @@ pub(super) fn is_test(name: &str, text: &str) -> bool {
     })
 }
 
-/// Whether there is a test or a mutant of this name.
+/// Returns whether there is a test or a mutant of this name.
 fn exists(name: &str, files: &[File]) -> bool {
-    // A scenario of threads: one of a list that a test goes through.
+    // A scenario of threads is in a list that a test iterates over.
     let is_scenario =
         |text: &str| text.contains(&format!("\nfn {name}(")) && text.contains(&format!("\n    (\"{name}"));
     let mutant = format!("tests/mutants/{name}.patch");

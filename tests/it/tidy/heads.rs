@@ -4,7 +4,7 @@ use super::{File, none, rust_files};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The names of Rust files in the head of a file, each with the number of its line.
+/// Returns the names of Rust files in the head of a file, each with the number of its line.
 fn named(file: &File) -> Vec<(usize, &str)> {
     let head = file.text().lines().enumerate().take_while(|(_, line)| line.starts_with("//!"));
     let names = head.flat_map(|(number, line)| {
@@ -14,8 +14,8 @@ fn named(file: &File) -> Vec<(usize, &str)> {
     names.filter(|(_, word)| word.ends_with(".rs") && *word != "mod.rs").collect() // the word for any such file
 }
 
-/// The directories to which a name in the head of the file at `path` may be relative: of its modules, its own, those
-/// above, and `src`.
+/// Returns the directories to which a name in the head of the file at `path` may be relative: of its modules, its own,
+/// its ancestors, and `src`.
 fn starts(path: &str) -> impl Iterator<Item = PathBuf> {
     let modules = Path::new(path).with_extension("");
     let above = Path::new(path).ancestors().skip(1).map(PathBuf::from);

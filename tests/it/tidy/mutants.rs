@@ -6,7 +6,7 @@ use super::hazards::is_test;
 use super::{File, files, none, root};
 use std::process::Command;
 
-/// What is wrong with the commands at the start of a patch.
+/// Returns what is wrong with the commands at the start of a patch.
 fn breaches(patch: &File, rust: &[File]) -> Vec<String> {
     let commands = patch.text().lines().take_while(|line| !line.is_empty());
     let wrong = commands.filter_map(|command| {

@@ -9,7 +9,7 @@ use super::{File, files, none};
 const LIMITS: &[(&str, usize)] = &[("README.md", 1_500), ("docs/architecture.md", 9_000)];
 /// Maximum words of README.md and all of docs/.
 const ALL_WORDS_MAX: usize = 45_000;
-/// Documents whose prose has no figure that a table beside it does not have.
+/// Documents in which every figure of the prose is also in a table of the page.
 const PROSE: &[&str] = &[
     "README.md",
     "docs/benchmarks.md",
@@ -48,7 +48,7 @@ fn documents_keep_to_their_length() {
     none(breaches);
 }
 
-/// The measured figures of a line of prose: `2.0x` and `3.8 M` are `2.0 x` and `3.8 M`.
+/// Returns the measured figures of a line of prose: `2.0x` and `3.8 M` become `2.0 x` and `3.8 M`.
 fn figures(line: &str) -> Vec<String> {
     let words: Vec<&str> =
         line.split_whitespace().map(|w| w.trim_matches(&['.', ',', ';', ':', '(', ')'][..])).collect();

@@ -15,7 +15,7 @@ pub const SETTINGS: &[&str] = &["page", "page,filter=8", "trie", "trie,skip=64",
 /// Makes dictionaries of this repository.
 pub struct Dictionaries;
 
-/// The builder's options for a setting.
+/// Returns the builder's options for a setting.
 pub fn builder(setting: &str) -> Outcome<DictionaryBuilder> {
     let opening = Opening { path: None, setting, expected_len: 0, payload_bytes: 0, create: true };
     let (mut builder, mut index) = (DictionaryBuilder::new(), Index::page());

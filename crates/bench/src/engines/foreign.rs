@@ -45,7 +45,7 @@ struct Peer {
     key_bytes: usize,
 }
 
-// SAFETY: peers.c defines it so; its end is a null pointer, which `all` looks for before the next is read.
+// SAFETY: peers.c defines it so; it ends with a null pointer, where `all` stops reading.
 unsafe extern "C" {
     static peers: [*const Peer; 0];
 }
@@ -66,7 +66,7 @@ unsafe impl Send for Foreign {}
 // SAFETY: as above.
 unsafe impl Sync for Foreign {}
 
-/// All peers that are compiled in.
+/// Returns all peers that are compiled in.
 pub fn all() -> &'static [Foreign] {
     static ALL: OnceLock<Vec<Foreign>> = OnceLock::new();
     ALL.get_or_init(|| {
@@ -82,7 +82,7 @@ pub fn all() -> &'static [Foreign] {
     })
 }
 
-/// A string of an adapter; empty for a null pointer.
+/// Copies a string of an adapter; empty for a null pointer.
 fn text(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
@@ -161,7 +161,7 @@ impl Engine for Foreign {
     }
 }
 
-/// The answer, or the peer's error.
+/// Returns the answer, or the peer's error.
 fn check(peer: &Peer, store: *mut c_void, what: &str, answer: c_int) -> Outcome<c_int> {
     if answer >= 0 {
         return Ok(answer);
@@ -200,7 +200,7 @@ impl Open {
 /// The peer's bytes; no bytes may have a null address.
 ///
 /// # Safety
-/// `len` bytes at `bytes`, or none, that live for the caller's lifetime.
+/// `bytes` is null, `len` is 0, or `len` bytes are valid at `bytes` for the caller's lifetime.
 unsafe fn slice<'a>(bytes: *const c_void, len: usize) -> &'a [u8] {
     if len == 0 || bytes.is_null() {
         return &[];
@@ -216,12 +216,11 @@ extern "C" fn each_pair(
     value: *const c_void,
     len: usize,
 ) -> c_int {
-    // SAFETY: `scan` gave it, as the address of a value that lives until the scan ends; nothing else uses it until
-    // then.
+    // SAFETY: `scan` passed the address of a value that lives until the scan ends; nothing else uses it until then.
     let each = unsafe { &mut *each.cast::<Each<'_>>() };
-    // SAFETY: peer.h: the key is there until this returns.
+    // SAFETY: peer.h: the key is valid until this returns.
     let key = unsafe { slice(key, key_len) };
-    // SAFETY: peer.h: so is the value, or it is null and 0.
+    // SAFETY: peer.h: so is the value, or it is null with length 0.
     let value = unsafe { slice(value, len) };
     each(key, value);
     0
@@ -244,7 +243,7 @@ impl Store for Open {
         if check(self.peer, self.store(), "get", answer)? == 0 {
             return Ok(None);
         }
-        // SAFETY: peer.h: the value is good until the next call, and this borrow of self lets none be made.
+        // SAFETY: peer.h: the value is valid until the next call, which this borrow of self prevents.
         Ok(Some(unsafe { slice(value, len) }))
     }
 
@@ -256,7 +255,7 @@ impl Store for Open {
 
     fn scan(&mut self, with_values: bool, mut each: Each<'_>) -> Outcome {
         let context = (&raw mut each).cast();
-        // SAFETY: the store is open; `each` lives until it returns, and `each_pair` is what takes it.
+        // SAFETY: the store is open; `each` lives until it returns, and `each_pair` expects its type.
         let answer = unsafe { (self.peer.scan)(self.store(), with_values.into(), each_pair, context) };
         check(self.peer, self.store(), "scan", answer)?;
         Ok(())
@@ -306,7 +305,7 @@ struct DictionaryPeer {
     key_bytes: usize,
 }
 
-// SAFETY: peers.c defines it so; its end is a null pointer, which `all_static` looks for before the next is read.
+// SAFETY: peers.c defines it so; it ends with a null pointer, where `all_static` stops reading.
 unsafe extern "C" {
     static dictionary_peers: [*const DictionaryPeer; 0];
 }
@@ -324,7 +323,7 @@ unsafe impl Send for ForeignMaker {}
 // SAFETY: as above.
 unsafe impl Sync for ForeignMaker {}
 
-/// All compiled-in peers that make dictionaries.
+/// Returns all compiled-in peers that make dictionaries.
 pub fn all_static() -> &'static [ForeignMaker] {
     static ALL: OnceLock<Vec<ForeignMaker>> = OnceLock::new();
     ALL.get_or_init(|| {
@@ -370,7 +369,7 @@ impl Engine for ForeignMaker {
 }
 
 impl ForeignMaker {
-    /// The answer, or the peer's error.
+    /// Returns the answer, or the peer's error.
     fn check(&self, what: &str, answer: c_int) -> Outcome<c_int> {
         if answer >= 0 {
             return Ok(answer);
@@ -445,7 +444,7 @@ struct OpenDictionary {
     store: NonNull<c_void>,
 }
 
-// SAFETY: dictionary.h: a store is used by several threads, each through a reader of its own.
+// SAFETY: dictionary.h: several threads may use a store, each through a reader of its own.
 unsafe impl Sync for OpenDictionary {}
 
 impl Made for OpenDictionary {
@@ -495,7 +494,7 @@ impl Reader for DictionaryReader<'_> {
         if self.maker.check("get", answer)? == 0 {
             return Ok(None);
         }
-        // SAFETY: dictionary.h: the value is good until the next call, and this borrow of self lets none be made.
+        // SAFETY: dictionary.h: the value is valid until the next call, which this borrow of self prevents.
         Ok(Some(unsafe { slice(value, len) }))
     }
 }

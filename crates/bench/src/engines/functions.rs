@@ -26,12 +26,12 @@ pub struct Built {
 }
 
 impl Built {
-    /// Over the hashes of keys.
+    /// Wraps a function over the hashes of keys.
     fn new(keys: usize, bytes: usize, rank: impl Fn(u64) -> usize + Send + Sync + 'static) -> Built {
         Built::of_keys(keys, bytes, move |key| rank(xxh3_64(key)))
     }
 
-    /// Over the keys themselves.
+    /// Wraps a function over the keys themselves.
     pub fn of_keys(keys: usize, bytes: usize, rank: impl Fn(&[u8]) -> usize + Send + Sync + 'static) -> Built {
         Built { rank: Box::new(rank), keys, bits_per_key: bytes as f64 * 8.0 / keys.max(1) as f64 }
     }
@@ -53,7 +53,7 @@ fn build(pairs: &mut dyn Pairs, function: impl FnOnce(Vec<u64>) -> Built) -> Out
     Ok(())
 }
 
-/// The function that was kept last, open.
+/// Opens the function that was kept last.
 pub fn built() -> Outcome<Box<dyn Made>> {
     let built = BUILT.lock().unwrap_or_else(PoisonError::into_inner).clone();
     Ok(Box::new(Open(built.ok_or("no function was built")?)))

@@ -15,7 +15,7 @@ use sux::traits::TryIntoUnaligned;
 /// The engine.
 pub struct Mmph;
 
-/// Bytes of the keys that it is measured with: a slice of arrays is the fastest that it takes.
+/// Bytes per key in the measurements: arrays in a slice are its fastest input.
 const KEY_BYTES: usize = 12;
 
 impl Engine for Mmph {
@@ -56,7 +56,7 @@ impl Maker for Mmph {
             Ok(())
         })?;
         let count = keys.len();
-        // Keys of one length are prefixes of no others, as these functions ask.
+        // Keys of equal length are never prefixes of each other, as these functions require.
         if making.setting == "lcp2" {
             let function = <Lcp2MmphfSliceU8>::try_par_new(&keys, no_logging![])?.try_into_unaligned()?;
             let bytes = function.mem_size(SizeFlags::default());

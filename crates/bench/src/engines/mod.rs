@@ -16,7 +16,7 @@ mod splitpoint;
 
 use crate::engine::{Engine, Outcome};
 
-/// Every engine of this build, ours first.
+/// Returns every engine of this build, ours first.
 pub fn all() -> Vec<&'static dyn Engine> {
     let ours: [&'static dyn Engine; 2] = [&splitpoint::Splitpoint, &nothing::Nothing];
     ours.into_iter().chain(peers()).collect()
@@ -36,7 +36,7 @@ fn peers() -> Vec<&'static dyn Engine> {
     Vec::new()
 }
 
-/// The engine of that name.
+/// Returns the engine of that name.
 pub fn named(name: &str) -> Outcome<&'static dyn Engine> {
     let found = all().into_iter().find(|engine| engine.name() == name);
     found.ok_or_else(|| format!("no engine {name} in this build; `splitpoint-bench list` shows them all").into())

@@ -155,13 +155,13 @@ fn add_windows(lines: &mut Lines, windows: &[Window]) {
     };
     spread("ops_per_s", "worst_over_median", |window| window.ops_per_s);
     spread("ops_per_cpu_s", "worst_over_median_by_cpu", |window| window.ops_per_cpu_s);
-    // Small tables have little memory, so their minimum is noisy; large enough ones have a tenth of the appends.
+    // Small tables use little memory, so their ratio is noisy: skip the first tenth of the windows.
     let grown = &windows[windows.len() / 10..];
     let above = grown.iter().map(|w| w.peak_bytes as f64 / w.rss_bytes.max(1) as f64).fold(1.0, f64::max);
     lines.row("memory", "peak_over_steady", above);
 }
 
-/// Digest of a record at position `before` of a value.
+/// Returns the digest of a record at position `before` of a value.
 fn of_record(key: &[u8], before: u64, tail: &[u8]) -> u64 {
     let half = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
     mix(mix(mix(half(key) ^ before) ^ half(&tail[..8])) ^ half(&tail[8..]))
@@ -194,7 +194,7 @@ fn expected(contents: &Contents, input: &InputDigest) -> Expected {
     }
 }
 
-/// The digests of the stream, and of a store after it.
+/// Returns the digests of the stream, and of a store after it.
 pub(super) fn answers(keys: KeyChoice, seed: u64, form: &Form) -> Outcome<Expected> {
     let stream = Stream::new(keys, form.count, form.appends, seed)?;
     let mut counts = vec![0_u16; form.count as usize];

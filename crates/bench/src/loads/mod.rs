@@ -51,7 +51,7 @@ impl Job<'_> {
     }
 }
 
-/// The digests of a form's input, and of a store that took it, without any store.
+/// Returns the digests of a form's input, and of a store that took it, without any store.
 pub fn answers(input: &Input, form: &Form) -> Outcome<Expected> {
     match *input {
         Input::Appends { keys, seed } => appends::answers(keys, seed, form),

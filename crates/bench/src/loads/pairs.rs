@@ -50,7 +50,7 @@ pub(super) fn run(job: &Job<'_>) -> Outcome<Lines> {
     Ok(load.lines)
 }
 
-/// The median wall time, and the means of what the system measures in coarse steps.
+/// Returns the median wall time, and the means of what the system measures in coarse steps.
 pub(super) fn typical(watches: &mut [Stopwatch]) -> Stopwatch {
     watches.sort_unstable_by_key(|watch| watch.wall);
     let count = watches.len() as u32; // repeats are a u32
@@ -60,7 +60,7 @@ pub(super) fn typical(watches: &mut [Stopwatch]) -> Stopwatch {
     typical
 }
 
-/// The digests of the input, and of a store that took all of it.
+/// Returns the digests of the input, and of a store that took all of it.
 pub(super) fn answers(input: &Input, form: &Form) -> Outcome<Expected> {
     let source = Source::new(input, form.count)?;
     let (mut piece, mut numbers) = (Piece::new(), 0..source.count());
@@ -89,7 +89,7 @@ fn expected(held: &Contents, input: &InputDigest) -> Expected {
 }
 
 impl Load<'_> {
-    /// All parts once, from an empty store.
+    /// Runs all parts once, from an empty store.
     fn once(&mut self, first: bool) -> Outcome {
         for entry in std::fs::read_dir(self.job.directory)? {
             let path = entry?.path();
@@ -139,7 +139,7 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// Opens the store; the time of that is a part too.
+    /// Opens the store, which is timed as a part.
     fn opened(&mut self, create: bool) -> Outcome<Box<dyn Store>> {
         let mut watch = Stopwatch::default();
         let running = Stopwatch::start()?;
@@ -149,7 +149,7 @@ impl Load<'_> {
         Ok(store)
     }
 
-    /// One part; returns the store unless it was closed.
+    /// Runs one part; returns the store unless the part closed it.
     fn part(&mut self, part: Part, mut store: Box<dyn Store>) -> Outcome<Option<Box<dyn Store>>> {
         let count = self.source.count();
         let gets = Order::new(count, GET_SEED);
@@ -216,7 +216,7 @@ impl Load<'_> {
                 return Err(format!("{name}: {} wrong answers among {ops}, of key {key} first", tally.wrongs).into());
             }
         }
-        // The time for what was buffered belongs to this part.
+        // Flushing buffered operations counts as part of it.
         let running = Stopwatch::start()?;
         store.end_of_puts()?;
         watch.stop(&running)?;
@@ -269,7 +269,7 @@ impl Load<'_> {
         }
     }
 
-    /// The duration of this part in the current repeat.
+    /// Returns the duration of this part in the current repeat.
     fn last_of(&self, part: &str) -> Option<Stopwatch> {
         self.took.iter().find(|(name, ..)| name == part).and_then(|(.., watches)| watches.last().cloned())
     }

@@ -118,7 +118,7 @@ impl Engine for Fault {
     }
 }
 
-/// The tiny form of the first variant of a workload, by a store with this fault.
+/// Runs the tiny form of the first variant of a workload, with a store that has this fault.
 fn tiny(workload: &str, parts: &[Part], fault: &'static Fault) -> Result<usize, String> {
     let workload = Workload::named(workload).expect("a workload file");
     let variant = &workload.variant[0];
@@ -212,7 +212,7 @@ fn every_workload_comes_out_right_with_our_table() {
     for workload in Workload::all().expect("workload files") {
         let cases = workload.cases("tiny", &["splitpoint".into()]).expect("a form of that name");
         assert!(!cases.is_empty(), "{} has no case for us", workload.name);
-        // A few of each, because grids have many.
+        // Runs only a few of each, because grids have many.
         for case in cases.iter().step_by(1 + cases.len() / 6) {
             let (directory, parts) = (tempfile::tempdir().expect("a directory for files"), &case.variant.parts);
             let job = Job { case: case.clone(), directory: directory.path(), parts, batch: 256 };

@@ -55,7 +55,7 @@ const CLAIMS: &[Claim] = &[
     },
 ];
 
-/// The table in Markdown; `None` without results.
+/// Returns the table in Markdown; `None` without results.
 pub fn table(workloads: &[Workload], results: &Path) -> Outcome<Option<String>> {
     let mut text =
         String::from("| | best peer | Splitpoint | ratio | `splitpoint-bench` |\n|---|---:|---:|---:|---|\n");
@@ -81,7 +81,7 @@ impl Claim {
 }
 
 impl Source {
-    /// The table, the command that makes it, and the machine.
+    /// Returns the table, the command that makes it, and the machine.
     fn read(&self, workloads: &[Workload], results: &Path) -> Outcome<Option<(Shown, String, String)>> {
         let (name, form) = match self {
             Source::Table(name, form) => (name, form),

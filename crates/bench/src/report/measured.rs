@@ -2,8 +2,8 @@
 //!
 //! The workloads in their form `report`, then the kernel study (the program named by `SPLITPOINT`), appends to servers
 //! (`measure.py`), and stores with transactions. What cannot be run is named, leaves no old figures behind, and makes
-//! the run fail once the rest is done. Parts can be run again by themselves. `run.txt` has the machine and, of each
-//! part, the time it took and the load before and after, which says whether its figures come from a quiet machine.
+//! the run fail once the rest is done. Parts can be run again by themselves. `run.txt` records the machine and, for
+//! each part, its duration and the load before and after, which shows whether the machine was quiet.
 
 use super::outside::{KERNEL, SERVER, TRANSACTIONS, trim_study};
 use super::seeds::{BUSY, FORM};
@@ -73,7 +73,7 @@ pub fn run(results: &Path, directory: &Path, parts: &[String]) -> Outcome {
     if failed.is_empty() { Ok(()) } else { Err(failed.join("\n").into()) }
 }
 
-/// All workloads that have the form; returns what failed.
+/// Runs all workloads that have the form; returns what failed.
 fn workloads(results: &Path, directory: &Path) -> Outcome<Vec<String>> {
     let mut failed = Vec::new();
     for workload in Workload::all()?.into_iter().filter(|workload| workload.form.contains_key(FORM)) {
@@ -112,7 +112,7 @@ fn transactions(directory: &Path, path: &Path) -> Outcome<Vec<String>> {
     Ok(failed)
 }
 
-/// Writes what a program prints to a file; without success there is no file, and the reason is returned.
+/// Writes a program's output to a file; on failure there is no file, and the reason is returned.
 fn output_of(command: &mut Command, path: &Path) -> Vec<String> {
     let _ = std::fs::remove_file(path);
     let name = command.get_program().to_string_lossy().into_owned();
@@ -127,13 +127,13 @@ fn said_date() -> String {
     facts().into_iter().find(|(name, _)| name == "date").map_or_else(String::new, |(_, date)| date)
 }
 
-/// Runnable threads over the last minute, this run's included.
+/// Returns the number of runnable threads over the last minute, this run's included.
 fn load() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(f64::NAN)
 }
 
-/// The load before and after, and whether it means that other work shared the machine.
+/// Describes the load before and after, and whether it means that other work shared the machine.
 fn loads(before: f64, after: f64) -> String {
     // The run itself is one or two threads.
     let shared = if before > 2.5 || after > 2.5 { BUSY } else { "quiet" };

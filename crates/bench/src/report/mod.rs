@@ -73,8 +73,8 @@ fn page_of(_: &[Workload], _: &Path, _: &str) -> Outcome {
     Ok(())
 }
 
-/// The text, with everything between two markers replaced by the table of that name and form, or removed if no table
-/// has them.
+/// Returns the text, with everything between two markers replaced by the table of that name and form, or removed if no
+/// table has them.
 fn with_tables(text: &str, mut table: impl FnMut(&str, &str) -> Outcome<Option<String>>) -> Outcome<String> {
     const START: &str = "<!-- table: ";
     const END: &str = "<!-- end -->";
@@ -101,7 +101,7 @@ fn with_tables(text: &str, mut table: impl FnMut(&str, &str) -> Outcome<Option<S
     Ok(written)
 }
 
-/// The table of that name in Markdown, with a line on how it was measured; `None` without results.
+/// Returns the table of that name in Markdown, with a line on how it was measured; `None` without results.
 fn table(workloads: &[Workload], results: &Path, name: &str, form: &str) -> Outcome<Option<String>> {
     if name == "claims" {
         return claims::table(workloads, results);
@@ -125,7 +125,7 @@ struct Row {
     values: Vec<Option<f64>>,
 }
 
-/// The figures that a table of that form may show.
+/// Returns the figures that a table of that form may show.
 fn figures<'a>(table: &'a Table, results: &'a Results, form: &str) -> impl Iterator<Item = &'a Figure> {
     let wanted = table.variant_in.get(form).or(table.variant.as_ref()).map(String::as_str);
     results.figures.iter().filter(move |figure| match table.rows {
@@ -165,7 +165,7 @@ fn rows(table: &Table, results: &Results, form: &str) -> Vec<Row> {
     rows
 }
 
-/// The median in a column; for several parts, the sum of their medians. A negative value means no answer.
+/// Returns the median in a column; for several parts, the sum of their medians. A negative value means no answer.
 fn value(column: &Column, results: &Results, variant: &str, engine: &str, setting: &str) -> Option<f64> {
     let variant = column.variant.as_deref().unwrap_or(variant);
     let of_part = |part: &str| results.median(variant, engine, setting, part, &column.metric);
@@ -189,7 +189,7 @@ fn markdown(table: &Table, rows: &[Row]) -> String {
     text
 }
 
-/// A figure with the unit of its metric.
+/// Formats a figure with the unit of its metric.
 fn cell(metric: &str, value: f64) -> String {
     if metric.ends_with("per_s") || metric.ends_with("_calls") {
         return match value {
@@ -214,7 +214,7 @@ fn cell(metric: &str, value: f64) -> String {
     if metric.ends_with("_us") || metric.ends_with("_per_pair") { format!("{value:.1}") } else { format!("{value:.2}") }
 }
 
-/// A whole number with thousands separators.
+/// Formats a whole number with thousands separators.
 fn grouped(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut text = String::new();
@@ -227,7 +227,7 @@ fn grouped(value: f64) -> String {
     text
 }
 
-/// The machine and time of measurement, once for each run that the table's figures come from.
+/// Returns the machine and time of measurement, once for each run that the table's figures come from.
 fn how(table: &Table, results: &Results, form: &str) -> String {
     let mut runs: Vec<(String, Vec<&Figure>)> = Vec::new();
     for figure in figures(table, results, form) {
@@ -259,7 +259,7 @@ fn how(table: &Table, results: &Results, form: &str) -> String {
     lines.collect::<Vec<_>>().join("\n\n")
 }
 
-/// The distance of the rounds of the table's rates and times from their medians; empty for one round.
+/// Returns the distance of the rounds of the table's rates and times from their medians; empty for one round.
 fn spread(table: &Table, figures: &[&Figure]) -> String {
     let is_shown = |f: &Figure| {
         let is_timed = f.metric.ends_with("per_s") || f.metric.ends_with("_s") || f.metric.ends_with("per_get");
@@ -363,7 +363,7 @@ file,splitpoint,\"os\",memory,rss_bytes,0,0,0,104857600
         assert!(tables > 20, "{tables} tables, too few to be the documents");
     }
 
-    /// The same for the report: what it says follows from committed results.
+    /// The report is exactly what the committed results imply.
     #[test]
     fn the_report_is_exactly_that_of_the_results() {
         let workloads = Workload::all().expect("workload files");

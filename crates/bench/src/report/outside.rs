@@ -16,7 +16,7 @@ pub const SERVER: &str = "server.md";
 /// The output of `splitpoint-bench transactions`.
 pub const TRANSACTIONS: &str = "transactions.txt";
 
-/// The text of a file; `None` if it is missing or empty.
+/// Returns the text of a file; `None` if it is missing or empty.
 fn text_of(folder: &Path, name: &str) -> Option<String> {
     std::fs::read_to_string(folder.join(name)).ok().filter(|text| !text.trim().is_empty())
 }
@@ -58,7 +58,7 @@ pub fn trim_study(folder: &Path) -> Outcome {
     Ok(())
 }
 
-/// The study's own sentence about a table or a histogram, without its title.
+/// Returns the study's own sentence about a table or a histogram, without its title.
 fn answer(study: &Value, what: &str, title: &str) -> Option<String> {
     let head = format!("{what}, {title}: ");
     let mut answers = study["answer"].as_array()?.iter().filter_map(Value::as_str);
@@ -74,13 +74,13 @@ fn markdown(shown: &Shown) -> String {
     text
 }
 
-/// The method of the study.
+/// Returns the method of the study.
 fn about(study: &Value) -> String {
     let lines: Vec<&str> = study["about"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     format!("`splitpoint lab kernel --json`, {} runs; {}", study["runs"], lines.join("; "))
 }
 
-/// A table of the kernel study: percent of the reference kernel, the paper's and ours, for each load.
+/// Returns a table of the kernel study: percent of the reference kernel, the paper's and ours, for each load.
 pub fn kernel(folder: &Path, number: u64) -> Outcome<Option<Shown>> {
     let Some(study) = study(folder)? else { return Ok(None) };
     let tables = study["tables"].as_array().ok_or("kernel.json has no tables")?;
@@ -119,7 +119,7 @@ pub fn kernel(folder: &Path, number: u64) -> Outcome<Option<Shown>> {
     Ok(Some(shown))
 }
 
-/// A histogram of the kernel study: buckets by their objects, the paper's and ours.
+/// Returns a histogram of the kernel study: buckets by their objects, the paper's and ours.
 pub fn histogram(folder: &Path, number: u64) -> Outcome<Option<Shown>> {
     const SIZES: u64 = 16;
     let Some(study) = study(folder)? else { return Ok(None) };
@@ -148,7 +148,7 @@ pub fn histogram(folder: &Path, number: u64) -> Outcome<Option<Shown>> {
     Ok(Some(shown))
 }
 
-/// The servers' appends: the first table of the script's output that has them.
+/// Returns the servers' appends: the first table of the script's output that has them.
 pub fn server(folder: &Path) -> Outcome<Option<Shown>> {
     let Some(text) = text_of(folder, SERVER) else { return Ok(None) };
     let mut lines = text.lines().skip_while(|line| !(line.starts_with('|') && line.contains("appends/s")));
@@ -169,7 +169,7 @@ pub fn server(folder: &Path) -> Outcome<Option<Shown>> {
     Ok(Some(shown))
 }
 
-/// The number at the beginning of a cell: `2.13 M`, `520 K`, `0.40`, `28 B`.
+/// Parses the number at the beginning of a cell: `2.13 M`, `520 K`, `0.40`, `28 B`.
 fn number(cell: &str) -> Option<f64> {
     let mut words = cell.split(' ');
     let value: f64 = words.next()?.parse().ok()?;

@@ -22,7 +22,7 @@ td:first-child{text-align:left}svg{max-width:100%;height:auto}p.how{color:#555;f
 const PHONE: &str = ".scroll{overflow-x:auto}@media(prefers-color-scheme:dark){body{background:#16181c;color:#e4e4e4}\
 td,th{border-color:#444}a{color:#8ab4f8}p.how{color:#aaa}.plot{background:#fff;border-radius:4px}}";
 
-/// The report on the seed documents.
+/// Returns the report on the seed documents.
 pub fn of_seeds(
     workloads: &[Workload],
     results: &Path,
@@ -62,12 +62,12 @@ pub fn of_seeds(
     ))
 }
 
-/// A table or a paragraph of Markdown.
+/// Converts a table or a paragraph of Markdown to HTML.
 fn block(markdown: &str, table: impl Fn(&str) -> String) -> String {
     if markdown.starts_with('|') { table(markdown) } else { format!("<p>{}</p>\n", inline(markdown)) }
 }
 
-/// Emphasis and code within a paragraph of Markdown.
+/// Converts emphasis and code within a paragraph of Markdown to HTML.
 fn inline(markdown: &str) -> String {
     let mut html = escaped(markdown);
     for (mark, tag) in [("**", "b"), ("`", "code")] {
@@ -79,7 +79,7 @@ fn inline(markdown: &str) -> String {
     html
 }
 
-/// The plots of the figure on the page of its workload, or bars of its first comparison.
+/// Returns the plots of the figure on the page of its workload, or bars of its first comparison.
 fn section_plots(section: &Section<'_>, shown: &Shown, workloads: &[Workload], results: &Path) -> Outcome<Vec<String>> {
     let folder = results.join(seeds::FORM);
     if let (Some(prefix), Some(workload)) = (section.figure.plot(), section.figure.workload(workloads)) {
@@ -98,7 +98,7 @@ fn section_plots(section: &Section<'_>, shown: &Shown, workloads: &[Workload], r
     Ok(vec![plot::bars(&shown.titles[column], &bars)])
 }
 
-/// The page of the results of `form`, in `folder`.
+/// Returns the page of the results of `form`, in `folder`.
 pub fn page(workloads: &[Workload], folder: &Path, form: &str) -> Outcome<String> {
     let mut body = String::new();
     for workload in workloads {
@@ -176,7 +176,7 @@ fn plots<'a>(workload: &'a Workload, results: &Results, folder: &Path) -> Outcom
     })
 }
 
-/// The number of a word in a setting, and the setting without that word.
+/// Returns the number of a word in a setting, and the setting without that word.
 fn without_word(setting: &str, word: &str) -> Option<(f64, String)> {
     let number = setting.split(',').find_map(|w| w.strip_prefix(word)?.strip_prefix('=')?.parse().ok())?;
     let others = setting.split(',').filter(|w| !w.starts_with(&format!("{word}=")));
@@ -212,7 +212,7 @@ type Figure<'a> = (&'a str, &'a str, &'a str);
 const BUILD: Figure<'_> = ("build", "ops_per_s", "items/s");
 const TRIE_BITS: Figure<'_> = ("index", "trie_bits_per_key", "bits/key");
 
-/// A figure over the number of a word, in one variant; a line per engine and rest of its setting.
+/// Plots a figure over the number of a word, in one variant; a line per engine and rest of its setting.
 fn over_word<'a>(title: &'a str, results: &Results, variant: &str, word: &'a str, figure: Figure<'a>) -> Plot<'a> {
     let mut lines: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for f in
@@ -224,7 +224,7 @@ fn over_word<'a>(title: &'a str, results: &Results, variant: &str, word: &'a str
     Plot { title, x_title: word, y_title: figure.2, x_is_log: true, y_is_log: false, lines: sorted(lines) }
 }
 
-/// A figure over the counts that variants are named after: `4096`, `250K`, `20M`.
+/// Plots a figure over the counts that variants are named after: `4096`, `250K`, `20M`.
 fn over_count<'a>(title: &'a str, results: &Results, figure: Figure<'a>) -> Plot<'a> {
     let mut lines: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for f in results.figures.iter().filter(|f| (&f.part[..], &f.metric[..]) == (figure.0, figure.1)) {
@@ -235,7 +235,7 @@ fn over_count<'a>(title: &'a str, results: &Results, figure: Figure<'a>) -> Plot
     Plot { title, x_title: "items", y_title: figure.2, x_is_log: true, y_is_log: false, lines: sorted(lines) }
 }
 
-/// Seconds per batch, merged into the existing dictionary and rebuilt from scratch.
+/// Plots the seconds per batch, merged into the existing dictionary and rebuilt from scratch.
 fn over_steps<'a>(results: &Results) -> Plot<'a> {
     let mut lines: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for f in results.figures.iter().filter(|f| f.metric == "wall_s") {
@@ -246,7 +246,7 @@ fn over_steps<'a>(results: &Results) -> Plot<'a> {
     Plot { title, x_title, y_title: "seconds", x_is_log: false, y_is_log: false, lines: sorted(lines) }
 }
 
-/// Time of a lookup over the index's bits, in a variant with a setting per point.
+/// Plots the time of a lookup over the index's bits, in a variant with a setting per point.
 fn against<'a>(title: &'a str, results: &Results, variant: &str) -> Plot<'a> {
     let mut lines: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for f in results.figures.iter().filter(|f| f.variant == variant && f.metric == "bits_per_key") {
@@ -258,7 +258,7 @@ fn against<'a>(title: &'a str, results: &Results, variant: &str) -> Plot<'a> {
     Plot { title, x_title, y_title, x_is_log: false, y_is_log: false, lines: sorted(lines) }
 }
 
-/// Records/s over their number.
+/// Plots records/s over their number.
 fn by_count<'a>(results: &Results) -> Vec<Plot<'a>> {
     [("put", "put"), ("put and sync", "put-and-sync"), ("get", "get"), ("remove", "remove")]
         .into_iter()
@@ -275,7 +275,7 @@ fn by_count<'a>(results: &Results) -> Vec<Plot<'a>> {
         .collect()
 }
 
-/// Appends/s over appends done, with and without the baseline.
+/// Plots appends/s over appends done, with and without the baseline.
 fn over_appends<'a>(path: &Path, title: &'a str) -> Outcome<Vec<Plot<'a>>> {
     let Ok(text) = std::fs::read_to_string(path) else { return Ok(Vec::new()) };
     let mut lines = text.lines();

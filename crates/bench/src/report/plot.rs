@@ -105,7 +105,7 @@ pub fn bars(title: &str, bars: &[Bar<'_>]) -> String {
     svg + "</svg>\n"
 }
 
-/// A number on an axis.
+/// Formats a number on an axis.
 fn short(value: f64) -> String {
     let (value, unit) = match value.abs() {
         1e9.. => (value / 1e9, " G"),

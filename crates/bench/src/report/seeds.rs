@@ -21,7 +21,7 @@ use std::path::Path;
 pub const FORM: &str = "report";
 /// Rates and times closer than this are on a par.
 const PAR: f64 = 1.05;
-/// The same where other work shared the machine: the figures of one case vary by as much.
+/// As `PAR`, but for a machine shared with other work: figures of one case vary that much.
 const PAR_OF_BUSY: f64 = 1.5;
 
 #[derive(Deserialize)]
@@ -77,7 +77,7 @@ struct Compare {
     theirs: String,
     /// The document's figure as a number, to compare with where there is no peer.
     number: Option<f64>,
-    /// Of ours, only lines with this in their name.
+    /// If set, only our lines whose names contain this are compared.
     only: Option<String>,
     /// Why we lead.
     #[serde(default)]
@@ -94,7 +94,7 @@ struct Compared<'a> {
     peer: Option<(&'a str, &'a str)>,
     /// The ratio of ours to the best peer's; above 1 ours is better.
     ratio: f64,
-    /// Ratios up to this mean nothing.
+    /// Ratios up to this are on a par.
     par: f64,
 }
 
@@ -103,7 +103,7 @@ pub struct Section<'a> {
     pub seed: &'a Seed,
     pub figure: &'a Figure,
     pub shown: Option<Shown>,
-    /// Ratios up to this mean nothing.
+    /// Ratios up to this are on a par.
     par: f64,
 }
 
@@ -121,7 +121,7 @@ impl Report {
         Ok(Report { seeds })
     }
 
-    /// Every section, with what was measured.
+    /// Returns every section, with what was measured.
     pub fn sections(&self, workloads: &[Workload], results: &Path) -> Outcome<Vec<Section<'_>>> {
         let folder = results.join(FORM);
         let is_busy = facts(results)?.iter().any(|(_, value)| value.contains(BUSY));
@@ -155,7 +155,7 @@ impl Figure {
         }
     }
 
-    /// The workload of the figure's table.
+    /// Returns the workload of the figure's table.
     #[cfg(feature = "report")]
     pub fn workload<'w>(&self, workloads: &'w [Workload]) -> Option<&'w Workload> {
         let name = self.table.as_ref()?;
@@ -167,14 +167,14 @@ impl Figure {
         self.plot.as_deref()
     }
 
-    /// The column of the first comparison.
+    /// Returns the column of the first comparison.
     #[cfg(feature = "report")]
     pub fn column(&self) -> Option<&str> {
         self.compare.first().map(|compare| &compare.column[..])
     }
 }
 
-/// The table `name` from the results of `form` in `folder`; `None` without results.
+/// Returns the table `name` from the results of `form` in `folder`; `None` without results.
 pub fn of_workload(workloads: &[Workload], folder: &Path, name: &str, form: &str) -> Outcome<Option<Shown>> {
     let found = workloads.iter().find_map(|w| w.table.iter().find(|t| t.name == name).map(|table| (w, table)));
     let (workload, table) = found.ok_or_else(|| format!("no workload has a table {name}"))?;
@@ -205,34 +205,34 @@ pub fn of_workload(workloads: &[Workload], folder: &Path, name: &str, form: &str
 }
 
 impl Section<'_> {
-    /// The heading.
+    /// Returns the heading.
     pub fn heading(&self) -> String {
         format!("{}: {}", self.figure.name, self.figure.title)
     }
 
-    /// The document.
+    /// Returns the document.
     #[cfg(feature = "report")]
     pub fn seed_title(&self) -> &str {
         &self.seed.title
     }
 
-    /// The machine of the document's author.
+    /// Returns the machine of the document's author.
     #[cfg(feature = "report")]
     pub fn machine(&self) -> &str {
         &self.seed.machine
     }
 
-    /// The document's own figures.
+    /// Returns the document's own figures.
     pub fn theirs(&self) -> &str {
         self.figure.theirs.trim()
     }
 
-    /// Parts that were not repeated, or that differ; may be empty.
+    /// Returns the parts that were not repeated, or that differ; may be empty.
     pub fn note(&self) -> &str {
         self.figure.note.trim()
     }
 
-    /// One sentence per comparison, or the verdict.
+    /// Returns one sentence per comparison, or the verdict.
     pub fn sentences(&self) -> Vec<String> {
         let Some(shown) = &self.shown else { return vec!["Not run.".into()] };
         if let Some(verdict) = &shown.verdict {
@@ -252,7 +252,7 @@ fn is_rate(title: &str) -> bool {
     title.contains("/s")
 }
 
-/// The best line of those that `accept`, in a column: its name, its cell, and its score, of which more is better.
+/// Returns the name, cell and score of the best line in a column that satisfies `accept`; higher scores are better.
 pub fn best<'a>(shown: &'a Shown, column: &str, accept: impl Fn(&Shot) -> bool) -> Option<(&'a str, &'a str, f64)> {
     let index = shown.titles.iter().position(|title| title == column)?;
     // xfer generates the input and stores nothing: a baseline, not a peer.
@@ -264,12 +264,12 @@ pub fn best<'a>(shown: &'a Shown, column: &str, accept: impl Fn(&Shot) -> bool) 
     scored.max_by(|a, b| a.2.total_cmp(&b.2))
 }
 
-/// The ratio of two scores; above 1 ours is better.
+/// Returns the ratio of two scores; above 1 ours is better.
 pub fn ratio(ours: &(&str, &str, f64), peer: &(&str, &str, f64)) -> f64 {
     ours.2 / peer.2
 }
 
-/// A score of which more is better.
+/// Converts a figure to a score; higher is better.
 fn good(column: &str, value: f64) -> f64 {
     if is_rate(column) { value } else { 1.0 / value.max(1e-12) }
 }
@@ -322,12 +322,12 @@ impl Compared<'_> {
     }
 }
 
-/// `1.4x`, `23x`.
+/// Formats a ratio: `1.4x`, `23x`.
 fn times(ratio: f64) -> String {
     if ratio < 10.0 { format!("{ratio:.1}x") } else { format!("{ratio:.0}x") }
 }
 
-/// The table of all comparisons, one line each.
+/// Returns the table of all comparisons, one line each.
 pub fn summary(sections: &[Section<'_>]) -> String {
     let mut text =
         String::from("| | | the document | best peer here | Splitpoint | ratio |\n|---|---|---|---:|---:|---:|\n");
@@ -346,7 +346,7 @@ pub fn summary(sections: &[Section<'_>]) -> String {
     text
 }
 
-/// The whole report as Markdown.
+/// Returns the whole report as Markdown.
 pub fn report_markdown(sections: &[Section<'_>], facts: &[(String, String)]) -> String {
     let mut text = format!("# {TITLE}\n\n{INTRODUCTION}\n\n{PLOTS}\n\n## Machine\n\n");
     text += &facts_table(facts);
@@ -396,7 +396,7 @@ pub fn facts_table(facts: &[(String, String)]) -> String {
     text
 }
 
-/// The facts of the run; none before the first.
+/// Returns the facts of the run; none before the first.
 pub fn facts(results: &Path) -> Outcome<Vec<(String, String)>> {
     let path = results.join(FORM).join("run.txt");
     let Ok(text) = std::fs::read_to_string(&path) else { return Ok(Vec::new()) };

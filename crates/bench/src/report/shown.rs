@@ -1,9 +1,9 @@
-//! The content of a section of the report on the seed documents, whatever program measured it.
+//! The content of a section of the report on the seed documents, independent of the program that measured it.
 
-/// A table that was measured, from whatever program.
+/// A measured table, from any program.
 #[derive(Default)]
 pub struct Shown {
-    /// In Markdown.
+    /// The table in Markdown.
     pub markdown: String,
     /// Titles of the columns.
     pub titles: Vec<String>,
@@ -19,7 +19,7 @@ pub struct Shown {
 pub struct Verdict {
     /// The study's own sentence.
     pub sentence: String,
-    /// Its line of the summary: what is compared, the document's figure, the reference's, the best, the ratio.
+    /// Its summary line: what is compared, the document's figure, the reference's, the best, the ratio.
     pub summary: [String; 5],
 }
 

@@ -1,5 +1,5 @@
 //! LMDB. Transactions that need not be durable are committed under an environment flag, which is changed between
-//! transactions. Compaction is a copy, as its documentation says, which replaces the file.
+//! transactions. Compaction is a copy that replaces the file, as LMDB's documentation says.
 
 #![expect(unsafe_code, reason = "heed asks for it where a process could open a file twice")]
 

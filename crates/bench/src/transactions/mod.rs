@@ -50,7 +50,7 @@ pub(crate) trait Transactions: Sync {
     /// Calls `each` with the number of each pair and its value.
     fn get(&self, numbers: Numbers<'_>, each: &mut dyn FnMut(u64, Option<&[u8]>)) -> Outcome;
 
-    /// Makes the files as small as they get.
+    /// Makes the files as small as possible.
     fn compact(&mut self) -> Outcome;
 }
 
@@ -159,7 +159,7 @@ fn measure(open: Open, directory: &Path, count: u64) -> Outcome {
     Ok(())
 }
 
-/// Random reads of `pairs` pairs, all present, shared by threads.
+/// Reads random pairs below `pairs`, all present; the threads share the reads.
 fn read(store: &dyn Transactions, pairs: u64, threads: u64) -> Outcome {
     std::thread::scope(|scope| {
         let share = |thread: u64| {
@@ -178,7 +178,7 @@ fn read(store: &dyn Transactions, pairs: u64, threads: u64) -> Outcome {
     Ok(())
 }
 
-/// Whether the pairs below `removed` are absent, and all others up to `end` present.
+/// Checks that the pairs below `removed` are absent, and all others up to `end` present.
 fn check(store: &dyn Transactions, removed: u64, end: u64) -> Outcome {
     let wrong = AtomicU64::new(0);
     let order = Order::new(end, 7);

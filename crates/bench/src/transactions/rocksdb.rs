@@ -45,7 +45,7 @@ struct Open {
 // SAFETY: any thread may use the store; only the holder of `writing` adds and commits.
 unsafe impl Sync for Open {}
 
-/// The answer, or this thread's last error.
+/// Returns the answer, or this thread's last error.
 fn check(answer: c_int) -> Outcome<c_int> {
     if answer >= 0 {
         return Ok(answer);

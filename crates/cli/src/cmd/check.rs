@@ -147,10 +147,10 @@ impl fmt::Display for Distinct {
     }
 }
 
-/// Places that one damaged page hits: more are only counted.
+/// Places named per damaged page; more are only counted.
 const HITS_NAMED_MAX: usize = 8;
 
-/// The faults without repetition: if a page cannot be read, every bucket in it reports the page's fault again.
+/// Returns the faults without repetition: if a page cannot be read, every bucket in it reports the page's fault again.
 fn distinct(faults: &[Fault], file: &Path) -> Vec<Distinct> {
     // The library's errors begin with the absolute path.
     let absolute = file.canonicalize().unwrap_or_else(|_| file.to_owned());

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 /// Drop unused space and shrink the file
 ///
 /// Merges buckets to the fill factor, moves pages and values together, and truncates the file to about the length of a
-/// newly loaded one. Freed space is always reused; a close makes the file shorter by what checkpoints have left free, and
-/// only this command by what pairs have left.
+/// newly loaded one. Freed space is always reused. A close makes the file shorter by what checkpoints have left free,
+/// and only this command by what pairs have left.
 ///
 /// Reads all pages. Writes the pages of buckets, and everything behind free space, at most the whole file, to free room
 /// of the file, and then what is at its end to the start: while it runs, the file may double. Programs that have the

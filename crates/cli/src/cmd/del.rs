@@ -34,7 +34,7 @@ impl Del {
             }
             Ok(())
         });
-        // Also after a signal: what is deleted stays deleted.
+        // Close also after a signal: what is deleted stays deleted.
         table.close()?;
         absent.result(all)
     }

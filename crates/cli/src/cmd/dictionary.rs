@@ -39,7 +39,7 @@ impl PartArgs {
     /// All pairs.
     pub const WHOLE: PartArgs = PartArgs { part: (1, 1) };
 
-    /// The positions of the part.
+    /// Returns the positions in the part.
     pub fn positions(&self) -> RangeInclusive<u64> {
         let (k, n) = self.part;
         // The first position at or after a boundary; 2^64 after the last part.
@@ -48,10 +48,10 @@ impl PartArgs {
         u64::try_from(boundary(k - 1)).expect("below 2^64")..=last
     }
 
-    /// The part by the high bits of its positions, and the number of these bits.
+    /// Returns the part as the high bits of its positions, and the number of these bits.
     ///
     /// # Errors
-    /// A number of parts that is no power of two.
+    /// The number of parts is not a power of two.
     pub fn prefix(&self) -> Result<(u64, u32)> {
         let (_, n) = self.part;
         if !n.is_power_of_two() {
@@ -60,7 +60,7 @@ impl PartArgs {
         Ok((*self.positions().start(), n.ilog2()))
     }
 
-    /// The part's share of `pairs`.
+    /// Returns the part's share of `pairs`.
     pub fn of(&self, pairs: u64) -> u64 {
         pairs / self.part.1
     }

@@ -36,7 +36,7 @@ fn one_read(stat: &DictionaryStat) -> bool {
     stat.index != "none"
 }
 
-/// Every field. `seed` is a string, because JSON numbers do not carry 64 bits everywhere.
+/// Returns every field. `seed` is a string, because JSON numbers do not carry 64 bits everywhere.
 fn as_json(stat: &DictionaryStat, types: &str) -> serde_json::Value {
     let details: Map<_, _> =
         stat.index_details.iter().map(|(name, number)| ((*name).to_owned(), json!(number))).collect();

@@ -195,7 +195,7 @@ impl Diff {
     }
 }
 
-/// The name of an input, without the password of an address.
+/// Returns the name of an input, without the password of an address.
 fn name(path: &Path) -> String {
     if is_address(path) { redis_name(path) } else { path.display().to_string() }
 }

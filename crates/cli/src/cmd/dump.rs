@@ -153,7 +153,7 @@ impl Dump {
             }
             _ => dumping.all(&mut *pairs, &mut writer),
         };
-        // Also after a failure: every pair before it.
+        // Write every earlier pair, also after a failure.
         dumping.write()?;
         dumping.progress.clear();
         dumping.out.flush()?;
@@ -172,7 +172,7 @@ impl Dump {
         self.tree.is_none() && matches!(self.format.0, Format::Jsonl | Format::Rdb)
     }
 
-    /// The number of the database in the file, and the sidecar files of the other databases.
+    /// Returns the number of the database in the file, and the sidecar files of the other databases.
     fn databases(&self) -> Result<(u64, Vec<(u64, PathBuf)>)> {
         let (number, mut sidecars) = TypedFile::databases(&self.file)?;
         sidecars.retain(|(_, path)| path.exists());

@@ -22,7 +22,7 @@ pub struct Limit {
     pub limit: Option<u64>,
 }
 
-/// With its escapes undone.
+/// The prefix, with its escapes undone.
 #[derive(Clone, Debug)]
 struct Prefix(Vec<u8>);
 

@@ -22,7 +22,7 @@ pub struct KeyArgs {
 }
 
 impl KeyArgs {
-    /// The keys, with their escapes undone if asked for; before anything is opened.
+    /// Returns the keys, with their escapes undone if requested, before anything is opened.
     ///
     /// # Errors
     /// An unknown escape.
@@ -85,10 +85,10 @@ fn each_of_stdin(escaped: bool, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Re
 pub struct Absent(u64);
 
 impl Absent {
-    /// `is_there` looks for the key that `key` would be with --escaped.
+    /// Counts `key` and may name it. `is_there` looks up the key that `key` would be with --escaped.
     ///
     /// # Errors
-    /// The errors of `is_there`.
+    /// Returns the errors of `is_there`.
     pub fn add(&mut self, file: &Path, key: &[u8], is_there: impl FnOnce(&[u8]) -> Result<bool>) -> Result<()> {
         self.0 += 1;
         if self.0 <= ABSENT_NAMED_MAX {

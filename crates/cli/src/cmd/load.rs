@@ -276,7 +276,7 @@ impl Load {
         }
     }
 
-    /// Refuses a tree that holds the table, whose files would be loaded while they change, and no directory at all.
+    /// Refuses inputs without a directory, and a tree that holds the table: its files would change during the load.
     fn refuse_tree(&self, inputs: &[InputFile]) -> Result<()> {
         let directory = self.file.parent().filter(|directory| !directory.as_os_str().is_empty());
         let place = directory.unwrap_or(Path::new(".")).canonicalize().ok();
@@ -297,7 +297,7 @@ impl Load {
         }
     }
 
-    /// The table, opened or created on the first call.
+    /// Returns the table, opened or created on the first call.
     fn table<'t>(&self, table: &'t OnceCell<Table>) -> Result<&'t Table> {
         if let Some(table) = table.get() {
             return Ok(table);
@@ -329,7 +329,7 @@ impl Load {
         options
     }
 
-    /// For the files of other databases.
+    /// Returns the options for the files of other databases.
     fn space_options(&self) -> SpaceOptions {
         SpaceOptions {
             logged: !matches!(self.durability, DurabilityName::None),
@@ -414,9 +414,9 @@ struct Report<'r> {
     inputs: &'r Inputs<'r>,
     time: Duration,
     table_pairs: u64,
-    /// The values of repeated keys that the table has.
+    /// Which values of repeated keys the table has.
     kept: &'static str,
-    /// Keys that had expired, and are not stored.
+    /// Keys that had expired and were not stored.
     expired: u64,
 }
 
@@ -552,7 +552,7 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// The reason why the pair may not be stored, if any.
+    /// Stores a pair; returns the reason if it may not be stored.
     fn store(&self, pair: Pair<'_>) -> Result<Option<String>> {
         let table = self.load.table(&self.table)?;
         // A new value must not have the lifetime of an old one.

@@ -113,7 +113,7 @@ impl Command {
     }
 }
 
-/// The bytes of an argument, with its escapes undone if asked for.
+/// Returns the bytes of an argument, with its escapes undone if asked for.
 fn argument_bytes(argument: &OsStr, escaped: bool) -> Result<Vec<u8>> {
     let bytes = argument.as_bytes();
     if !escaped {

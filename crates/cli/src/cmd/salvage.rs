@@ -1,4 +1,4 @@
-//! `dump --salvage`: pairs that can still be read of a damaged file go to standard output, losses to standard error.
+//! `dump --salvage`: writes the readable pairs of a damaged file to standard output, and losses to standard error.
 //!
 //! The library reads the file ([`splitpoint::salvage`]). This writes rows, names what is damaged, and reports at the
 //! end how many pairs were recovered, how many were not, and where to put them.
@@ -67,11 +67,11 @@ pub fn run(file: &Path, format: Format, only_verified: bool) -> Result<()> {
     if report.is_whole() { Ok(()) } else { Err(Failure::no_already_printed()) }
 }
 
-/// The command that makes a new table from the output.
+/// Returns the command that makes a new table from the output.
 fn advice(format: Format) -> String {
     let command = match format {
         Format::Sql => "`sqlite3 NEW.db` makes a database".into(),
-        // Read from its end.
+        // Parquet is read from its end, so it needs a file.
         Format::Parquet => "`splitpoint load NEW.spt FILE --format parquet` makes a new table".into(),
         Format::Tsv => "`splitpoint load NEW.spt -` makes a new table".to_owned(),
         format => format!("`splitpoint load NEW.spt - --format {}` makes a new table", format.name()),
@@ -95,7 +95,7 @@ struct Salvaging<'f> {
 }
 
 impl Salvaging<'_> {
-    /// Writes the end that some formats have.
+    /// Writes the end of the format, if it has one.
     fn end(&mut self) -> Result<()> {
         self.writer.end(&mut self.row).map_err(Failure::no)?;
         self.out.write(&self.row)?;
@@ -128,7 +128,7 @@ impl Salvaging<'_> {
         Ok(())
     }
 
-    /// The last lines: totals, and what to do.
+    /// Prints the last lines: totals and advice.
     fn report(&self, report: &SalvageReport) {
         let file = self.file.display();
         if let Some(more @ 1..) = self.faults.checked_sub(FAULTS_NAMED_MAX) {

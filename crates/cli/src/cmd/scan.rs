@@ -52,7 +52,7 @@ impl Scan {
         } else {
             self.write_tsv(&store, &mut out, &interrupt)
         };
-        // Also after a signal: every pair before it.
+        // Print every earlier pair, also after a signal.
         out.flush()?;
         written
     }

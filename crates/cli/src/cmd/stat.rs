@@ -78,7 +78,7 @@ impl Stat {
     }
 }
 
-/// Every field. `seed` is a string, because JSON numbers do not carry 64 bits everywhere.
+/// Returns every field. `seed` is a string, because JSON numbers do not carry 64 bits everywhere.
 fn as_json(stat: &TableSurvey, types: &str) -> serde_json::Value {
     let histogram: Vec<_> =
         stat.histogram.iter().map(|(size, buckets)| json!({"size": size, "buckets": buckets})).collect();
@@ -150,7 +150,7 @@ fn lines(stat: &TableSurvey) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// File size as a multiple of its contents.
+/// Formats the file size as a multiple of its contents.
 fn times_payload(stat: &TableSurvey) -> String {
     if stat.payload_bytes == 0 || stat.file_bytes == 0 {
         return String::new();

@@ -1,4 +1,4 @@
-//! A table or a dictionary, for commands that read both. Of a table with a server's marked pairs, only keys are shown.
+//! A table or a dictionary, for commands that read both. If a table has a server's marked pairs, only keys are shown.
 
 use super::dictionary::{self, PartArgs};
 use super::filter::KeyFilter;
@@ -19,7 +19,7 @@ pub enum Store {
     Dictionary(Box<Dictionary>),
 }
 
-/// Pairs of a dictionary that are read between two looks for a signal.
+/// Pairs of a dictionary that are read between two checks for a signal.
 const STEP: u64 = 1024;
 
 /// A position from which a scan continues; `None` after the last pair.
@@ -90,7 +90,7 @@ impl Store {
         }
     }
 
-    /// The number of pairs, including a server's marked pairs for attributes.
+    /// Returns the number of pairs, including a server's marked pairs for attributes.
     pub fn len(&self) -> u64 {
         match self {
             Self::Table(table) => table.len(),
@@ -98,7 +98,7 @@ impl Store {
         }
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     pub fn count_keys(&self) -> Result<u64> {
         Ok(match self {
             Self::Table(table) => ServedFile::of(table)?.count_keys()?,
@@ -137,10 +137,10 @@ impl Store {
         })
     }
 
-    /// All pairs, bucket by bucket or in hash order.
+    /// Returns all pairs, bucket by bucket or in hash order.
     ///
     /// # Errors
-    /// That the table cannot be read.
+    /// The table cannot be read.
     pub fn pairs(&self) -> Result<Box<dyn PairStream + '_>> {
         Ok(match self {
             Self::Table(table) => Box::new(ServedFile::of(table)?.keys_of(table.scan())),
@@ -148,10 +148,10 @@ impl Store {
         })
     }
 
-    /// The keys of a part of hash order with types and lifetimes; `None` for a dictionary, which has none.
+    /// Returns the keys of a part of hash order with types and lifetimes; `None` for a dictionary, which has none.
     ///
     /// # Errors
-    /// A part of a table whose number of parts is no power of two.
+    /// The number of parts of a table is not a power of two.
     pub fn entries(&self, part: &PartArgs) -> Result<Option<StoredScan<'_>>> {
         let Self::Table(table) = self else { return Ok(None) };
         let scan = match part.prefix()? {
@@ -161,10 +161,10 @@ impl Store {
         Ok(Some(StoredScan::of(ServedFile::of(table)?, scan)))
     }
 
-    /// The pairs of a part of hash order.
+    /// Returns the pairs of a part of hash order.
     ///
     /// # Errors
-    /// A part of a table whose number of parts is no power of two.
+    /// The number of parts of a table is not a power of two.
     pub fn part(&self, part: &PartArgs) -> Result<Box<dyn PairStream + '_>> {
         Ok(match self {
             Self::Dictionary(dictionary) => Box::new(dictionary.range(part.positions())),
@@ -226,7 +226,7 @@ fn scan_dictionary(
         if let Some(signal) = (wanted.caught)() {
             return Ok((Some(cursor), Some(signal)));
         }
-        // A step cannot end in its middle, so it must not hold more pairs than are wanted.
+        // A step cannot end in the middle, so it must not hold more pairs than are wanted.
         let step = if left >= STEP || wanted.filter.takes_all() {
             left.min(STEP)
         } else {
@@ -248,7 +248,7 @@ fn scan_dictionary(
     Ok((Some(cursor), None))
 }
 
-/// The number of pairs from `cursor` to the one that is the `wanted`-th taken by `filter`, at most [`STEP`].
+/// Returns the number of pairs from `cursor` up to the `wanted`-th that `filter` takes, at most [`STEP`].
 fn pairs_up_to(dictionary: &Dictionary, cursor: u64, filter: &KeyFilter, wanted: u64) -> Result<u64> {
     let (mut seen, mut taken, mut last) = (0, 0, STEP);
     dictionary.scan(cursor, STEP as usize, |key, _| {

@@ -90,7 +90,7 @@ impl Thaw {
         });
         named.map_err(failed)?;
         match fs::File::open(directory_of(&target)).and_then(|directory| directory.sync_all()) {
-            // A file system without syncs of directories.
+            // The file system cannot sync directories.
             Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {}
             synced => synced.map_err(failed)?,
         }
@@ -173,7 +173,7 @@ fn fill(dictionary: &Dictionary, table: &Table, interrupt: &Interrupt, left: imp
     }
 }
 
-/// An empty directory on the file system of `path`, removed with its contents when dropped.
+/// Creates an empty directory on the file system of `path`, removed with its contents when dropped.
 fn folder_beside(path: &Path) -> io::Result<TempDir> {
     let mut prefix = path.file_name().unwrap_or_default().to_owned();
     prefix.push("-thaw-");

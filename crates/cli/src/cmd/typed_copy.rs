@@ -6,7 +6,7 @@
 //! value    its JSON line (`format/typed.rs`), in which the members of sets, fields and groups are in order
 //! ```
 //!
-//! A copy, because a server lists keys in an order of its own, and has no order that two servers share.
+//! The copy is needed because each server lists keys in an order of its own.
 
 use super::dictionary::PartArgs;
 use super::store::Store;
@@ -24,7 +24,7 @@ use tempfile::TempDir;
 /// Whether `path` may have keys of other types than string, or with lifetimes.
 ///
 /// # Errors
-/// That it cannot be opened.
+/// `path` cannot be opened.
 pub fn has_types(path: &Path, reading: ReadArgs, interrupt: &Interrupt) -> Result<bool> {
     if is_address(path) {
         return Ok(true);
@@ -88,7 +88,7 @@ impl TypedCopy {
         }
     }
 
-    /// The copy as a store, and what keeps it.
+    /// Returns the copy as a store, and what keeps it.
     pub fn into_store(self) -> (TempDir, Store) {
         (self.place, Store::Table(Box::new(self.table)))
     }
@@ -114,13 +114,13 @@ impl TypedCopy {
         Ok(())
     }
 
-    /// Adds a key, or counts it if it is of another database than is compared; `Some` says why it cannot be compared.
+    /// Adds a key, or counts it if its database is not compared; `Some` says why it cannot be compared.
     fn add(&mut self, mut entry: Entry, only_first: bool) -> Result<Option<String>> {
         if only_first && entry.database != 0 {
             self.left_out += 1;
             return Ok(None);
         }
-        // Memcached's; a Redis server neither has nor returns them.
+        // Flags are memcached's; a Redis server neither has nor returns them.
         entry.flags = 0;
         let Object::Value(value) = &mut entry.object else { return Ok(None) };
         sort(value);
@@ -131,7 +131,7 @@ impl TypedCopy {
     }
 }
 
-/// Puts what has no order of its own in one.
+/// Sorts what has no order of its own.
 fn sort(value: &mut Value) {
     match value {
         Value::String(_) | Value::List(_) => {}

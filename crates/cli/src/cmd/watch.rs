@@ -277,7 +277,7 @@ fn walked_json(stat: &TableSurvey) -> serde_json::Value {
     })
 }
 
-/// At most six characters: `12`, `3.4k`, `1.2M`.
+/// Formats a number in at most six characters: `12`, `3.4k`, `1.2M`.
 fn short(number: f64) -> String {
     match number {
         n if n >= 1e9 => format!("{:.1}G", n / 1e9),

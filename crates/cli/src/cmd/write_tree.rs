@@ -1,11 +1,11 @@
-//! `dump --tree`: each pair becomes a file, at its key as a path in a directory; the inverse of `load --tree`.
+//! `dump --tree`: each pair becomes a file in a directory, with its key as the path; the inverse of `load --tree`.
 //!
 //! ```text
 //! refuse_key, refuse_obstacle   of all pairs: a path within the directory, and nothing in the way
 //! refuse_obstacle, write        of each pair: directories, then the file under another name, renamed when complete
 //! ```
 //!
-//! The keys may come from anybody: none leads out of the directory. Not here: the pairs (`dump.rs`).
+//! Keys are untrusted: none leads out of the directory. Not here: the pairs (`dump.rs`).
 
 use crate::escapes;
 use crate::failure::{Failure, Result};
@@ -16,13 +16,13 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The path of a key within the directory: tar writes `./a` for `a`.
+/// Returns the path of a key within the directory: tar writes `./a` for `a`.
 pub fn path_of(key: &[u8]) -> &[u8] {
     key.strip_prefix(b"./").unwrap_or(key)
 }
 
-/// Refuses a key that is no path within a directory, one that is a file where another needs a directory, and one that
-/// has the path of another. `is_key` says whether a file is written for a key.
+/// Refuses a key that is not a path within a directory, that is a file where another key needs a directory, or that has
+/// the path of another key. `is_key` says whether a file is written for a key.
 pub fn refuse_key(file: &Path, key: &[u8], is_key: impl Fn(&[u8]) -> Result<bool>) -> Result<()> {
     let refuse = |what: &str| {
         let (file, key) = (file.display(), escapes::quoted(key));
@@ -53,7 +53,7 @@ pub fn refuse_key(file: &Path, key: &[u8], is_key: impl Fn(&[u8]) -> Result<bool
     Ok(())
 }
 
-/// Refuses what is in the way of a file at `path`, below `root`: a link, a file for a directory, a file that exists.
+/// Fails if something obstructs a file at `path`, below `root`: a link, a file for a directory, a file that exists.
 pub fn refuse_obstacle(root: &Path, path: &Path, force: bool) -> Result<()> {
     let below = path.strip_prefix(root).unwrap_or(path);
     let mut at = root.to_owned();
@@ -76,7 +76,7 @@ pub fn refuse_obstacle(root: &Path, path: &Path, force: bool) -> Result<()> {
     Ok(())
 }
 
-/// Makes the directories that lead to `path`, and the file.
+/// Creates the directories that lead to `path`, and the file.
 pub fn write(path: &Path, value: &[u8]) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;

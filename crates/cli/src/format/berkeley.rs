@@ -27,7 +27,7 @@ use crate::input::{Input, Taken};
 use std::ops::Range;
 
 pub const SIGNATURE: &[u8] = b"VERSION=";
-/// LMDB as compiled by everyone.
+/// LMDB's limit, unless compiled otherwise.
 const LMDB_KEY_BYTES_MAX: usize = 511;
 /// Lines of a header; real ones have a few.
 const HEADER_LINES_MAX: u64 = 1000;
@@ -62,7 +62,7 @@ type Step<T> = std::result::Result<T, Stop>;
 /// The two lines of a pair.
 enum Lines {
     Pair,
-    /// The line of what is wrong, and what it is. The next pair can be found.
+    /// The number of the bad line, and what is wrong with it. The next pair can be found.
     Bad(u64, String),
     End,
 }
@@ -301,7 +301,7 @@ pub fn write(hex: bool, pair: Pair<'_>, row: &mut Vec<u8>) {
     }
 }
 
-/// Whether LMDB takes the key.
+/// Whether LMDB accepts the key.
 pub fn check_for_lmdb(pair: Pair<'_>) -> std::result::Result<(), String> {
     if (1..=LMDB_KEY_BYTES_MAX).contains(&pair.key.len()) {
         return Ok(());

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! All numbers are little-endian. There is no signature, so the hash tables are checked: they must follow the records,
-//! and their slots give the number of records. Source: Bernstein, "A structure for constant databases".
+//! and their slots determine the number of records. Source: Bernstein, "A structure for constant databases".
 
 use super::{Pair, Row, Source, lost_at_pair};
 use crate::failure::Result;
@@ -34,7 +34,7 @@ impl<'i> File<'i> {
         lost_at_pair(&self.input, self.pairs, what)
     }
 
-    /// The result of reading the contents: `None` if a signal came.
+    /// Reads the contents; `None` if a signal came.
     fn contents(&mut self) -> Result<Option<std::result::Result<(u64, u64), String>>> {
         let head = match self.input.peek_up_to(CONTENTS_BYTES)? {
             Taken::Bytes(range) => self.input.bytes(range),
@@ -53,7 +53,7 @@ impl<'i> File<'i> {
     }
 }
 
-/// The end of the records, and their number, from the contents of a file of `file_bytes`.
+/// Returns the end of the records, and their number, from the contents of a file of `file_bytes`.
 fn records_of(contents: &[u8], file_bytes: u64) -> Option<(u64, u64)> {
     let (mut end, mut slots_total) = (u64::MAX, 0);
     for table in contents.chunks_exact(8) {
@@ -74,7 +74,7 @@ pub fn is_cdb(head: &[u8], file_bytes: u64) -> bool {
     ends.max() == Some(file_bytes) && records_of(contents, file_bytes).is_some()
 }
 
-/// Whether bytes of unknown number are a cdb, by the first of them: each hash table begins where the one before ends.
+/// Whether input of unknown length is a cdb, by its first bytes: each hash table begins where the previous one ends.
 pub fn begins_like_cdb(head: &[u8]) -> bool {
     let Some(contents) = head.get(..CONTENTS_BYTES) else { return false };
     let tables = contents.chunks_exact(8).map(|table| (number(&table[..4]), number(&table[4..]) * 8));

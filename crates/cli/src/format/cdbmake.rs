@@ -30,7 +30,7 @@ impl Header {
         let colon = text.iter().position(|byte| *byte == b':')?;
         let lengths = std::str::from_utf8(text[..colon].strip_prefix(b"+")?).ok()?;
         let (key, value) = lengths.split_once(',')?;
-        // `parse` would take a sign.
+        // `parse` would accept a sign.
         let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
         Some(Self { bytes: colon + 1, key_bytes: number(key)?, value_bytes: number(value)? })
     }
@@ -52,7 +52,7 @@ impl<'i> Text<'i> {
         lost_at_line(&self.input, self.number, what)
     }
 
-    /// Enough bytes for a header, unless the input ends; no more are waited for. `None`: a signal came.
+    /// Peeks enough bytes for a header, and waits for no more, unless the input ends. `None`: a signal came.
     fn head(&mut self) -> Result<Option<std::ops::Range<usize>>> {
         let mut wanted = 1;
         loop {

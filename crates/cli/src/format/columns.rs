@@ -11,7 +11,7 @@ use crate::failure::{Failure, Result};
 const NAMES_LISTED: usize = 20;
 
 impl Column {
-    /// Its index from 0 among the header's `names`, or what is wrong.
+    /// Returns its index from 0 among the header's `names`, or what is wrong.
     pub fn among<N: AsRef<[u8]>>(&self, names: &[N]) -> std::result::Result<usize, String> {
         if let Some(name) = self.name() {
             let is_called = |index: &usize| names[*index].as_ref() == name.as_bytes();
@@ -34,7 +34,7 @@ impl Column {
     }
 }
 
-/// The names with their number.
+/// Returns the names with their number.
 fn counted<N: AsRef<[u8]>>(names: &[N]) -> String {
     match names.len() {
         count @ 2..=NAMES_LISTED => listed(names).replacen("there are", &format!("there are {count}:"), 1),
@@ -109,7 +109,7 @@ impl Columns {
     /// # Errors
     /// A column that the header lacks, or has twice: a failure, because no row can be read.
     pub fn pick<N: AsRef<[u8]>>(&self, place: &str, first: &[N]) -> Result<Picked> {
-        // Numbers are no names.
+        // Numbers are not names.
         let names: Vec<String> = if self.header {
             first.iter().map(|name| String::from_utf8_lossy(name.as_ref()).into_owned()).collect()
         } else {
@@ -175,7 +175,7 @@ impl Columns {
     }
 }
 
-/// The names without the empty ones at the end, if there are several: a spreadsheet writes its empty columns so.
+/// The names without the empty ones at the end, if there are several: spreadsheets write empty columns this way.
 fn without_empty_end(mut names: Vec<String>) -> Vec<String> {
     let named = names.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1);
     if names.len() - named > 1 {
@@ -184,7 +184,7 @@ fn without_empty_end(mut names: Vec<String>) -> Vec<String> {
     names
 }
 
-/// The indexes of two columns with the same name.
+/// Returns the indexes of two columns with the same name.
 fn alike(names: &[String]) -> Option<(usize, usize)> {
     let mut by_name: Vec<_> = (0..names.len()).collect();
     by_name.sort_by_key(|index| &names[*index]);
@@ -192,8 +192,8 @@ fn alike(names: &[String]) -> Option<(usize, usize)> {
 }
 
 impl Picked {
-    /// The fault of a row of `count` columns, of which those from the first row's width on are `spare`, if there is
-    /// one. Empty fields at the end lose nothing.
+    /// Returns the fault of a row of `count` columns, if any. `spare` are its fields beyond the width of the first row,
+    /// which are accepted if all are empty.
     pub fn check<F: AsRef<[u8]>>(
         &self,
         count: usize,
@@ -206,7 +206,7 @@ impl Picked {
         Err(format!("{count} {columns}, where the first row has {}", self.names.len()))
     }
 
-    /// The columns of a row that have names.
+    /// Returns the number of columns that have names.
     pub fn width(&self) -> usize {
         self.names.len()
     }
@@ -222,7 +222,7 @@ impl Picked {
     /// Replaces `object` by the fields that are not the key.
     ///
     /// # Errors
-    /// A name that would be there twice, because one of them has the end that marks base64.
+    /// A name that would occur twice, because one ends like the name of a base64 member.
     pub fn others<F: AsRef<[u8]>>(
         &self,
         fields: impl Iterator<Item = F>,

@@ -20,7 +20,7 @@ const MEMORY_BYTES: usize = 64 << 20;
 
 pub struct Contents {
     from: From,
-    /// By the path of the file.
+    /// Where the contents of each file are, by its path.
     places: HashMap<Vec<u8>, Place>,
 }
 
@@ -28,7 +28,7 @@ enum From {
     /// The archive, and where in it the input begins.
     Archive(File, u64),
     Kept(SpooledTempFile, u64),
-    /// They could not be kept.
+    /// The contents could not be kept.
     Lost(io::Error),
 }
 
@@ -66,7 +66,7 @@ impl Contents {
         self.places.insert(plain(path).to_vec(), Place { at, bytes });
     }
 
-    /// Replaces `contents` by those of the file at `target`, which get the name `link`, too. `Err` with the reason if
+    /// Replaces `contents` with those of the file at `target`, which also get the name `link`. `Err` with the reason if
     /// they cannot be read.
     pub fn link(&mut self, link: &[u8], target: &[u8], contents: &mut Vec<u8>) -> Result<(), String> {
         contents.clear();
@@ -92,7 +92,7 @@ impl Contents {
     }
 }
 
-/// A path without the `./` that some archives put before it.
+/// Returns a path without the `./` that some archives put before it.
 fn plain(path: &[u8]) -> &[u8] {
     path.strip_prefix(b"./").unwrap_or(path)
 }

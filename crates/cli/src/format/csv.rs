@@ -1,8 +1,8 @@
 //! CSV: fields separated by commas, quoted if they hold commas, quotes or line ends.
 //!
 //! What RFC 4180 does not allow is a bad row if bytes would be lost or rows swallowed: text after a closing quote, and
-//! a quote that is not closed. The next row is then read from the line after. A quote in an unquoted field is itself.
-//! Excel's first line `sep=;` chooses the separator. Not by the `csv` crate, which accepts every text.
+//! a quote that is not closed. The next row is then read from the line after. A quote in an unquoted field is literal.
+//! Excel's first line `sep=;` chooses the separator. The `csv` crate is not used, because it accepts every text.
 //!
 //! Fields are unquoted into one reused buffer. A record has the length limit of any other row, and at most
 //! [`COLUMNS_MAX`] columns.
@@ -12,7 +12,7 @@ use super::{BadRow, Pair, Row, Scratch, Source, bad_line};
 use crate::failure::Result;
 use crate::input::{BYTE_ORDER_MARK, Input, Taken};
 
-/// Each column takes eight bytes besides its content, which may be empty.
+/// Each column takes eight bytes in addition to its content, which may be empty.
 const COLUMNS_MAX: usize = 1 << 20;
 
 pub struct Csv<'i> {
@@ -103,7 +103,7 @@ impl<'i> Csv<'i> {
         Record::Bad(what)
     }
 
-    /// The separator, which the first line may choose. `None`: a signal came.
+    /// Returns the separator, which the first line may choose. `None`: a signal came.
     fn separator(&mut self) -> Result<Option<u8>> {
         let mut wanted = 1;
         while self.separator.is_none() {
@@ -127,7 +127,7 @@ impl<'i> Csv<'i> {
         Ok(self.separator)
     }
 
-    /// `false`: a signal came.
+    /// Skips the rest of the line. `false`: a signal came.
     fn skip_line(&mut self) -> Result<bool> {
         loop {
             let bytes = match self.input.peek()? {
@@ -145,7 +145,7 @@ impl<'i> Csv<'i> {
         }
     }
 
-    /// So that a record's line is that of its first byte. `false`: a signal came.
+    /// Skips line ends, so that a record's line is that of its first byte. `false`: a signal came.
     fn skip_line_ends(&mut self) -> Result<bool> {
         loop {
             let bytes = match self.input.peek()? {
@@ -214,7 +214,7 @@ impl Source for Csv<'_> {
         self.number
     }
 
-    /// A record may be several lines.
+    /// A record may span several lines.
     fn next_number(&self) -> u64 {
         self.lines + 1
     }
@@ -273,7 +273,7 @@ impl Fields {
 /// A record that is read part by part.
 struct Scan {
     separator: u8,
-    /// Bytes of it that were read.
+    /// Bytes of the record read so far.
     at: usize,
     state: State,
 }
@@ -299,7 +299,7 @@ impl Scan {
         Self { separator, at: 0, state: State::FieldStart }
     }
 
-    /// Reads on in `record`, the bytes from its beginning. `ended`: no others come.
+    /// Continues reading `record`, the bytes from its beginning. `ended`: no more come.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -383,7 +383,7 @@ fn begins_like_separator(text: &[u8]) -> bool {
     text.iter().zip(b"sep=").all(|(byte, expected)| byte.eq_ignore_ascii_case(expected))
 }
 
-/// The separator that the first line chooses, as Excel reads it: `sep=;`.
+/// Returns the separator that the first line chooses, as Excel reads it: `sep=;`.
 pub fn separator_line(text: &[u8]) -> Option<u8> {
     let line = text.split(|byte| matches!(byte, b'\n' | b'\r')).next()?;
     let line = line.strip_prefix(b"\"").and_then(|line| line.strip_suffix(b"\"")).unwrap_or(line);
@@ -419,8 +419,8 @@ fn write_field(field: &[u8], row: &mut Vec<u8>) {
     row.push(b'"');
 }
 
-/// Whether `text` is CSV as far as it goes: records of one count of at least two fields. `ends` says that nothing
-/// comes after it; the last record of a longer text is not counted.
+/// Whether `text` is CSV as far as it goes: all records have the same number of fields, at least two. `ends`: nothing
+/// follows it; otherwise its last record is not counted.
 pub fn is_csv(text: &[u8], ends: bool) -> Option<usize> {
     let separator = separator_line(text);
     let mut rest = match separator {

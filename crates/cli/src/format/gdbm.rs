@@ -78,7 +78,7 @@ impl<'i> Text<'i> {
         }
     }
 
-    /// A key or a value into `bytes`; `false` at the end of the data.
+    /// Reads a key or a value into `bytes`; `false` at the end of the data.
     fn record(&mut self, what: &str, bytes: &mut Vec<u8>) -> Step<bool> {
         let range = self.line()?;
         let line = self.input.bytes(range);
@@ -113,7 +113,7 @@ impl<'i> Text<'i> {
         }
     }
 
-    /// The lines of base64 of one record of `length` bytes.
+    /// Reads the lines of base64 of one record of `length` bytes.
     fn base64(&mut self, what: &str, length: u64, bytes: &mut Vec<u8>) -> Step<bool> {
         bytes.clear();
         self.base64.clear();
@@ -139,7 +139,7 @@ impl<'i> Text<'i> {
         }
     }
 
-    /// A pair into `scratch`; `false` at the end of the data.
+    /// Reads a pair into `scratch`; `false` at the end of the data.
     fn pair(&mut self, scratch: &mut Scratch) -> Step<bool> {
         if self.in_header {
             self.header()?;
@@ -191,7 +191,7 @@ impl<'i> Flat<'i> {
         Self { input, pairs: 0, in_header: true, length_bytes: 0, key: Vec::new() }
     }
 
-    /// Lines that begin with `!`, the last of which has nothing else.
+    /// Skips lines that begin with `!`, up to one that has nothing else.
     fn header(&mut self) -> Step<()> {
         for number in 1..=HEADER_LINES_MAX {
             let line = match self.input.line()? {
@@ -213,7 +213,7 @@ impl<'i> Flat<'i> {
         Stop::lost("the header of a GDBM flat file dump was expected")
     }
 
-    /// The length of a key or a value; `None` at the end of the input, where a key may be missing.
+    /// Reads the length of a key or a value; `None` at the end of the input, where a key may be missing.
     fn length(&mut self, what: &str) -> Step<Option<u64>> {
         let at = self.input.taken_bytes();
         if self.length_bytes == 0 {
@@ -235,7 +235,7 @@ impl<'i> Flat<'i> {
         Ok(Some(length.iter().fold(0, |length, byte| length << 8 | u64::from(*byte))))
     }
 
-    /// The bytes of a key or a value.
+    /// Reads the bytes of a key or a value.
     fn bytes(&mut self, what: &str, length: u64) -> Step<Range<usize>> {
         let at = self.input.taken_bytes();
         let there = match self.input.exactly(length)? {
@@ -314,7 +314,7 @@ pub fn write_flat_header(row: &mut Vec<u8>) {
 
 pub fn write_flat(pair: Pair<'_>, row: &mut Vec<u8>) -> std::result::Result<(), String> {
     for bytes in [pair.key, pair.value] {
-        // gdbm_load takes lengths for signed numbers.
+        // gdbm_load reads lengths as signed numbers.
         let length = i32::try_from(bytes.len())
             .map_err(|_| "a record of GDBM holds 2^31 - 1 bytes at most; use --format tsv".to_owned())?;
         row.extend_from_slice(&length.to_be_bytes());

@@ -11,7 +11,7 @@
 //! the header; only the list of free areas moves because of that, and it is not read. Offsets of 8 bytes are aligned to
 //! 4 on 32-bit x86: the number of slots in a bucket shows it.
 //!
-//! The file has no checksums. A record must have the hash of its key, lie in the bucket of that hash, and fit in the
+//! The file has no checksums. A record must have the hash of its key, be in the bucket of that hash, and fit in the
 //! file; all records and buckets together are no longer than the file, since none overlap. So a damaged file ends in an
 //! error after at most as many bytes as it has. Source: gdbm 1.23, `gdbmdefs.h` and `hash.c`.
 
@@ -27,12 +27,12 @@ use std::path::Path;
 /// Bytes of a header with offsets of 8 bytes.
 const HEADER_BYTES: usize = 40;
 const HASH_BITS: u32 = 31;
-/// The beginning of a key that a slot has too.
+/// Bytes of the beginning of a key, which its slot repeats.
 const KEY_START_BYTES: usize = 4;
 /// Largest bucket; gdbm makes it as large as a block, which is 512 bytes to some MiB.
 const BUCKET_BYTES_MAX: u64 = 1 << 28;
 
-/// The magic numbers, with the bytes of an offset that each says; 0: it says nothing.
+/// The magic numbers, and the bytes of an offset that each implies; 0: unknown.
 const MAGICS: [(u32, usize); 5] =
     [(0x1357_9ace, 0), (0x1357_9acd, 4), (0x1357_9acf, 8), (0x1357_9ad0, 4), (0x1357_9ad1, 8)];
 
@@ -51,7 +51,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// The slots of a bucket of `bytes`.
+    /// Returns the number of slots in a bucket of `bytes`.
     fn slots(&self, bytes: u64) -> Option<u64> {
         Some((bytes.checked_sub(self.slots_at as u64)?) / self.slot_bytes as u64)
     }
@@ -67,7 +67,7 @@ struct Header {
     slots: u64,
 }
 
-/// Whether a file that begins with `head` is one of GDBM.
+/// Whether a file that begins with `head` is a GDBM file.
 pub fn is_gdbm(head: &[u8]) -> bool {
     magic(head).is_some()
 }
@@ -135,7 +135,7 @@ pub struct GdbmFile {
     number: u64,
     /// Bytes of the buckets and records that were read.
     taken: u64,
-    /// They are more than the file has.
+    /// Whether `taken` exceeds the length of the file.
     lost: bool,
 }
 
@@ -184,7 +184,7 @@ impl GdbmFile {
         })
     }
 
-    /// Counts bytes that no other record or bucket has.
+    /// Counts the bytes of a record or bucket; fails if all together exceed the file.
     fn take(&mut self, bytes: u64) -> std::result::Result<(), Stop> {
         self.taken = self.taken.saturating_add(bytes);
         self.lost |= self.taken > self.file_bytes;
@@ -194,13 +194,13 @@ impl GdbmFile {
         Ok(())
     }
 
-    /// Fills `bytes` from `at`, which must lie in the file.
+    /// Fills `bytes` from offset `at`, which must be in the file.
     fn read(&self, bytes: &mut [u8], at: u64) -> std::result::Result<(), Stop> {
         let read = self.file.read_exact_at(bytes, at);
         read.map_err(|error| Stop::Failed(Failure::io(&self.name, &error)))
     }
 
-    /// The offset of the bucket of a directory entry.
+    /// Returns the offset of the bucket of a directory entry.
     fn offset_of(&self, entry: u64) -> std::result::Result<u64, Stop> {
         let bytes = self.header.layout.offset_bytes;
         let mut offset = [0; 8];
@@ -361,7 +361,7 @@ mod tests {
 
     const STANDARD: &[u8] = include_bytes!("../../tests/cli/gdbm/standard.gdbm");
 
-    /// The pairs of a file, and how many of its rows are bad; `None` if it cannot be opened.
+    /// Returns the pairs of a file, and how many of its rows are bad; `None` if it cannot be opened.
     fn rows(bytes: &[u8]) -> Option<(BTreeSet<OwnedPair>, u64)> {
         let mut written = tempfile::NamedTempFile::new().unwrap();
         io::Write::write_all(&mut written, bytes).unwrap();
@@ -381,7 +381,7 @@ mod tests {
         panic!("the file does not end");
     }
 
-    /// A file of `pairs` as gdbm lays it out, with 8 buckets of 40 slots.
+    /// Returns a file of `pairs` as gdbm lays it out, with 8 buckets of 40 slots.
     fn written(magic: u32, layout: Layout, big_endian: bool, signed: bool, pairs: &BTreeSet<OwnedPair>) -> Vec<u8> {
         let put = |file: &mut Vec<u8>, at: usize, number: u64, bytes: usize| {
             let mut field = number.to_le_bytes()[..bytes].to_vec();

@@ -40,7 +40,7 @@ pub enum Fields {
 impl Fields {
     pub fn chosen(reading: &Reading) -> Self {
         let name = |column: &Column| match column {
-            // Refused before: fields have no numbers.
+            // Refused earlier: fields have no numbers.
             Column::Number(number) => number.to_string(),
             Column::Name(name) | Column::Either { name, .. } => name.clone(),
         };
@@ -71,7 +71,7 @@ impl Fields {
     }
 }
 
-/// The pair in `line`, or what is wrong.
+/// Returns the pair in `line`, or what is wrong.
 pub fn parse<'r>(line: &[u8], fields: &Fields, scratch: &'r mut Scratch) -> Result<Pair<'r>, String> {
     // The parser decodes a string with escapes in a buffer that it grows by itself, then copies it into ours.
     let copies = line.len().saturating_mul(2);
@@ -167,7 +167,7 @@ impl Fields {
         }
     }
 
-    /// Makes the pair of the parts of its key and its value, or says what is missing.
+    /// Combines the parts of the key, and the value, into the pair, or says what is missing.
     fn end(&self, parts: Vec<Option<Vec<u8>>>, has_value: bool, scratch: &mut Scratch) -> Result<(), String> {
         let missing = |name: &str| format!("no {}", escapes::quoted(name.as_bytes()));
         let name = |part: usize| match self {
@@ -271,7 +271,7 @@ pub fn write(pair: Pair<'_>, row: &mut Vec<u8>) {
     row.push(b'\n');
 }
 
-/// Without the newline.
+/// Appends an object, without the newline.
 pub fn write_object(pair: Pair<'_>, row: &mut Vec<u8>) {
     row.push(b'{');
     write_field("key", pair.key, row);

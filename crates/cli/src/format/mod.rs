@@ -64,15 +64,15 @@ pub trait Source {
     }
     /// Bytes of the file consumed so far, as far as known.
     fn taken_bytes(&self) -> u64;
-    /// The number of its items read, and in all, if it counts items instead of bytes.
+    /// Returns the number of its items read, and of all items, if it counts items instead of bytes.
     fn done(&self) -> Option<(u64, u64)> {
         None
     }
-    /// A note on the input for the user, after its last row.
+    /// Returns a note on the input for the user, after its last row.
     fn note(&self) -> Option<String> {
         None
     }
-    /// The columns taken, if the format has columns: `key id, value name`. Known after the first row.
+    /// Returns the columns taken, if the format has columns: `key id, value name`. Known after the first row.
     fn columns(&self) -> Option<String> {
         None
     }
@@ -98,7 +98,7 @@ pub struct Pair<'r> {
 }
 
 pub enum Row<'r> {
-    /// With its number, because the reader is borrowed.
+    /// A pair with its number, because the reader is borrowed.
     Pair(Pair<'r>, u64),
     /// A key with a type, a lifetime or a database, which only `load` stores as it is.
     Entry(&'r Entry, u64),
@@ -122,17 +122,17 @@ impl std::fmt::Display for BadRow {
     }
 }
 
-/// A bad row at a line, after which the next line can be read.
+/// Returns a bad row at a line, after which the next line can be read.
 pub fn bad_line(input: &Input<'_>, number: u64, what: String) -> Row<'static> {
     Row::Bad(BadRow { place: format!("{}:{number}", input.name), what, goes_on: true })
 }
 
-/// A bad row at a line, after which no row can be found.
+/// Returns a bad row at a line, after which no row can be found.
 pub fn lost_at_line(input: &Input<'_>, number: u64, what: String) -> Row<'static> {
     Row::Bad(BadRow { place: format!("{}:{number}", input.name), what, goes_on: false })
 }
 
-/// A bad row at a pair of a binary format, after which no row can be found.
+/// Returns a bad row at a pair of a binary format, after which no row can be found.
 pub fn lost_at_pair(input: &Input<'_>, number: u64, what: String) -> Row<'static> {
     Row::Bad(BadRow { place: format!("{}: pair {number}", input.name), what, goes_on: false })
 }

@@ -71,7 +71,7 @@ impl Format {
         }
     }
 
-    /// By the file's extension, also below `.gz` and `.zst`.
+    /// Determines the format by the file's extension, also below `.gz` and `.zst`.
     pub fn of_path(path: &Path) -> Option<Self> {
         let extension = path.extension()?.to_str()?;
         if matches!(extension, "tgz" | "tzst") {
@@ -95,7 +95,7 @@ impl Format {
         })
     }
 
-    /// The form in which an input holds its pairs, for the check of its first bytes.
+    /// Returns the form in which an input holds its pairs, for the check of its first bytes.
     pub fn layout(self) -> Layout {
         match self {
             Self::Raw => Layout::Raw,
@@ -105,7 +105,7 @@ impl Format {
         }
     }
 
-    /// Whether the keys and values of a dump have the bytes that a table has, and no text stands for others.
+    /// Whether a dump has exactly the bytes of a table's keys and values, rather than text that stands for them.
     pub fn has_stored_bytes(self) -> bool {
         matches!(
             self,

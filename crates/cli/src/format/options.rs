@@ -54,7 +54,7 @@ pub enum Column {
     },
 }
 
-/// The separator of the columns of a key, with its escapes undone.
+/// Parses the separator of the columns of a key, undoing its escapes.
 pub fn parse_separator(text: &str) -> std::result::Result<Separator, String> {
     let mut bytes = Vec::new();
     unescape(text.as_bytes(), &mut bytes)?;
@@ -82,7 +82,7 @@ impl Column {
         matches!(self, Self::Name(_))
     }
 
-    /// The name that the column may have.
+    /// Returns the name that the column may have.
     pub fn name(&self) -> Option<&str> {
         match self {
             Self::Name(name) | Self::Either { name, .. } => Some(name),

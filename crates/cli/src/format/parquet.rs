@@ -48,7 +48,7 @@ pub struct Parquet {
     next_group: usize,
     /// Rows of the current group that are not decoded yet.
     group_rows: u64,
-    /// First those of the key, then those of the value.
+    /// First the columns of the key, then those of the value.
     columns: Vec<Column>,
     key_columns: usize,
     value: Value,
@@ -159,7 +159,7 @@ impl Parquet {
     /// Replaces the key and the value in `scratch` by those of a row; the inner error says what is wrong with it.
     fn pair(&mut self, row: usize) -> Result<std::result::Result<(), String>> {
         let Self { name, columns, key_columns, value, picked, scratch, .. } = self;
-        // Also if the row is bad, so that the readers of whole rows stay at the same row as those of columns.
+        // Even if the row is bad, so that the readers of whole rows stay in step with those of columns.
         let groups = match value {
             Value::Column => Vec::new(),
             Value::Others(members) => next_groups(name, members)?,
@@ -229,7 +229,7 @@ fn refuse_groups(file: &str, root: &Type, names: &[String], columns: &Columns) -
     Ok(())
 }
 
-/// The list, map or struct with this path.
+/// Returns the list, map or struct with this path.
 fn group_called<'t>(group: &'t Type, path: &str) -> Option<&'t Type> {
     group.get_fields().iter().filter(|field| field.is_group()).find_map(|field| {
         let rest = path.strip_prefix(field.name())?;
@@ -237,7 +237,7 @@ fn group_called<'t>(group: &'t Type, path: &str) -> Option<&'t Type> {
     })
 }
 
-/// The members of the JSON object, in the order of the file; those that are columns are added to `columns`.
+/// Returns the members of the JSON object, in the order of the file; adds those that are columns to `columns`.
 fn members(
     path: &Path,
     file: &str,
@@ -295,7 +295,7 @@ fn refuse_alike(file: &str, group: &Type) -> Result<()> {
     Ok(())
 }
 
-/// The lists, maps and structs of the next row.
+/// Reads the lists, maps and structs of the next row.
 fn next_groups(file: &str, members: &mut [Member]) -> Result<Vec<Option<Field>>> {
     let groups = members.iter_mut().filter_map(|member| match member {
         Member::Column(_) => None,
@@ -328,7 +328,7 @@ impl<'o> Object<'o> {
         self.json.push(b'}');
     }
 
-    /// A name and a colon; `path` is for messages.
+    /// Writes a name and a colon; `path` is for messages.
     fn name(&mut self, path: &str, name: &str) -> Written {
         if !mem::replace(&mut self.empty, false) {
             self.json.push(b',');
@@ -341,7 +341,7 @@ impl<'o> Object<'o> {
         Err(format!("column {path}: the name {} would be there twice", quoted(name.as_bytes())))
     }
 
-    /// Text, or bytes in base64 under a name that says so.
+    /// Writes text, or bytes in base64 under a name that says so.
     fn bytes(&mut self, path: &str, name: &str, bytes: &[u8]) -> Written {
         match std::str::from_utf8(bytes) {
             Ok(text) => {
@@ -375,7 +375,7 @@ impl<'o> Object<'o> {
         Ok(())
     }
 
-    /// A field of a whole row, without the columns of the key in it.
+    /// Writes a field of a whole row, without the columns of the key in it.
     fn field(&mut self, path: &str, name: &str, field: &Field, keys: &[&str]) -> Written {
         match field {
             _ if keys.contains(&path) => Ok(()),
@@ -441,7 +441,7 @@ impl Source for Parquet {
         let row = self.given;
         self.given += 1;
         self.number += 1;
-        // Without a copy, where one column is the key and one the value.
+        // Without a copy, if one column is the key and one the value.
         if matches!(self.value, Value::Column)
             && self.columns.iter().all(|column| column.cells[row].is_some())
             && self.columns.len() == 2
@@ -580,7 +580,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A column that is text is marked as such, so that others show it as text.
+    /// Marks a column that is text as text, so that other programs show it as such.
     pub fn new(key_is_text: bool, value_is_text: bool) -> std::result::Result<Self, String> {
         let mark = |text| if text { " (STRING)" } else { "" };
         let schema = format!(
@@ -597,7 +597,7 @@ impl Writer {
     pub fn pair(&mut self, pair: Pair<'_>, row: &mut Vec<u8>) -> std::result::Result<(), String> {
         self.keys.push(pair.key.to_vec().into());
         self.values.push(pair.value.to_vec().into());
-        // 48: what a cell takes besides its bytes.
+        // 48: what a cell takes in addition to its bytes.
         self.bytes += pair.key.len() + pair.value.len() + 2 * 48;
         if self.bytes >= GROUP_BYTES { self.write_group(row) } else { Ok(()) }
     }
@@ -634,7 +634,7 @@ impl Writer {
 /// Runs the crate's code: its errors, and a panic caused by malformed bytes, become failures.
 fn guarded<T>(name: &str, read: impl FnOnce() -> std::result::Result<T, ParquetError>) -> Result<T> {
     match catch_unwind(AssertUnwindSafe(read)) {
-        // LZO, which no crate has.
+        // LZO, which no crate supports.
         Ok(Err(ParquetError::NYI(what))) => {
             Err(Failure::usage(format_args!("{name}: this Parquet is not read: {what}")))
         }
@@ -656,7 +656,7 @@ mod tests {
     use super::*;
     use parquet::data_type::{BoolType, DoubleType, FixedLenByteArrayType, Int32Type, Int64Type, Int96, Int96Type};
 
-    /// Writes a column's values, all of them there.
+    /// Writes a column's values, none of them null.
     type WriteColumn<'w> = Box<dyn Fn(&mut parquet::file::writer::SerializedColumnWriter<'_>) + 'w>;
 
     fn column<'w, T: DataType>(values: &'w [T::T], levels: Option<&'w [i16]>) -> WriteColumn<'w> {

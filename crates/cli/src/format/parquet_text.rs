@@ -32,7 +32,7 @@ pub enum Kind {
         scale: i32,
     },
     Date,
-    /// With this many digits of a second.
+    /// A time with this many digits of a second.
     Time {
         digits: u32,
     },
@@ -92,12 +92,12 @@ impl Kind {
         matches!(self, Self::Bytes | Self::Signed | Self::Unsigned)
     }
 
-    /// Whether the text is JSON as it is.
+    /// Whether the text is valid JSON.
     pub fn is_json(self) -> bool {
         matches!(self, Self::Signed | Self::Unsigned | Self::Bool | Self::Float | Self::Half)
     }
 
-    /// For messages.
+    /// Returns the name for messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bytes => "bytes",

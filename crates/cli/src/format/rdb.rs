@@ -24,7 +24,7 @@ pub fn is_rdb(head: &[u8]) -> bool {
     version.iter().all(u8::is_ascii_digit) && OPCODES.contains(opcode)
 }
 
-/// The maximum size of a decoded value: as for any other row.
+/// Returns the maximum size of a decoded value: as for any other row.
 pub fn limits(row_bytes_max: u64) -> Limits {
     Limits { string_bytes: row_bytes_max.min(Limits::FILE.string_bytes), value_bytes: row_bytes_max }
 }
@@ -71,7 +71,7 @@ pub struct Rdb<'i> {
     ttl: Option<Ttl>,
     name: String,
     number: u64,
-    /// Keys that were left out because of it.
+    /// Keys that were left out because of `ttl`.
     with_lifetime: u64,
     taken: Rc<Cell<u64>>,
     stop: Rc<RefCell<Option<Stop>>>,
@@ -85,7 +85,7 @@ impl<'i> Rdb<'i> {
         Self { input, reader: None, ttl, name, number: 0, with_lifetime: 0, taken, stop, entry: None }
     }
 
-    /// The next key that is not left out.
+    /// Reads the next key that is not left out.
     fn next_wanted(&mut self) -> std::result::Result<Option<Entry>, RdbError> {
         loop {
             let mut next = self.next()?;
@@ -115,7 +115,7 @@ impl<'i> Rdb<'i> {
         Row::Bad(BadRow { place: format!("{}: pair {}", self.name, self.number), what, goes_on })
     }
 
-    /// A row after which none can be found.
+    /// Returns a bad row after which none can be found.
     fn bad_at_byte(&mut self, what: &str) -> Row<'static> {
         self.number += 1;
         let at = self.reader.as_ref().map_or(0, rdb::Reader::position);
@@ -182,8 +182,8 @@ impl Source for Rdb<'_> {
     }
 }
 
-/// A pair where that is all there is to the key, so that every command takes it. A key that a table may have under
-/// another key is stored as a server would.
+/// Returns a pair if the key has nothing else, so that every command takes it. A reserved key, which a table may have
+/// under another key, is an entry, which is stored as a server would.
 pub fn row_of(entry: &Entry, number: u64) -> Row<'_> {
     match entry.as_pair() {
         Some((key, value)) if !ServedFile::is_reserved(key) => Row::Pair(Pair { key, value }, number),

@@ -1,5 +1,5 @@
-//! Reading pairs in any format that comes as a stream; Parquet, ZIP and GDBM files, which are not read from
-//! beginning to end, have their own opens.
+//! Reads pairs in any format that comes as a stream. Parquet, ZIP and GDBM files are not read from beginning to end,
+//! and are opened by their own functions.
 
 use super::columns::Columns;
 use super::options::Reading;
@@ -8,7 +8,7 @@ use super::tsv::TsvColumns;
 use super::{Format, Source, berkeley, cdb, cdbmake, csv, gdbm, jsonl, raw, rdb, tar};
 use crate::input::{Input, Taken};
 
-/// The rows of `input`. The first byte of a GDBM dump says which of its two formats it has.
+/// Returns the rows of `input`. The first byte of a GDBM dump says which of its two formats it has.
 pub fn reader<'i>(
     format: Format,
     mut input: Input<'i>,

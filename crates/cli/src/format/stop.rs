@@ -24,7 +24,7 @@ impl Stop {
         Err(Self::Lost(what.into()))
     }
 
-    /// As a row; `bad` names the place.
+    /// Converts it to a row; `bad` makes a bad row of the message.
     pub fn row(self, bad: impl FnOnce(String) -> Row<'static>) -> Result<Row<'static>> {
         match self {
             Self::Interrupted => Ok(Row::Interrupted),
@@ -34,7 +34,7 @@ impl Stop {
     }
 }
 
-/// The next line without its line end; counts it in `number`. `end` is the last line of a whole dump.
+/// Reads the next line without its line end; counts it in `number`. `end` is the last line of a whole dump.
 pub fn line(input: &mut Input<'_>, number: &mut u64, end: &str) -> std::result::Result<Range<usize>, Stop> {
     let taken = input.line()?;
     *number += u64::from(!matches!(taken, Taken::Interrupted));

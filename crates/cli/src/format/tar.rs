@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A hard link is a pair with the contents of its target (`contents.rs`). Directories, symbolic links and devices are
-//! left out, and counted in a note. A file with holes is a bad row. Headers are parsed by the `tar` crate; the walk is
-//! here, because its own borrows the archive for as long as an entry lives.
+//! left out, and counted in a note. A file with holes is a bad row. The `tar` crate parses headers; the walk is our
+//! own, because the crate's borrows the archive for as long as an entry lives.
 
 use super::contents::Contents;
 use super::{BadRow, Pair, Row, Source, lost_at_pair};
@@ -70,7 +70,7 @@ enum Extension {
     Pax,
 }
 
-/// Of the file whose header comes next.
+/// Attributes of the file whose header comes next.
 #[derive(Default)]
 struct Attributes {
     path: Option<Vec<u8>>,
@@ -80,7 +80,7 @@ struct Attributes {
 }
 
 impl Attributes {
-    /// Adds those of pax; `false` if `text` has others.
+    /// Adds attributes of pax; `false` if `text` is malformed.
     fn take(&mut self, text: &[u8]) -> bool {
         for attribute in PaxExtensions::new(text) {
             let Ok(attribute) = attribute else {
@@ -104,7 +104,7 @@ impl Attributes {
 pub struct LeftOut {
     pub directories: u64,
     pub others: u64,
-    /// Of a killed `dump --tree`.
+    /// Files that a killed `dump --tree` left.
     pub unfinished: u64,
 }
 
@@ -133,7 +133,7 @@ pub fn is_tar(head: &[u8]) -> bool {
     head.get(257..262) == Some(b"ustar") && head.get(..HEADER_BYTES).and_then(header_of).is_some()
 }
 
-/// The header, if its checksum is right.
+/// Returns the header, if its checksum is right.
 fn header_of(block: &[u8]) -> Option<&Header> {
     let header = Header::from_byte_slice(block);
     // The field itself counts as spaces.
@@ -142,7 +142,7 @@ fn header_of(block: &[u8]) -> Option<&Header> {
     header.cksum().is_ok_and(|stored| stored == computed).then_some(header)
 }
 
-/// Whether a path is that of a file which a killed `dump --tree` left.
+/// Whether a killed `dump --tree` left the file at this path.
 pub fn is_unfinished(path: &[u8]) -> bool {
     OutputFile::is_unfinished(OsStr::from_bytes(path))
 }
@@ -238,7 +238,7 @@ impl<'i> Tar<'i> {
         None
     }
 
-    /// The path or the attributes of the next file; `Some` if they cannot be read.
+    /// Reads the path or the attributes of the next file; `Some` if they cannot be read.
     fn attributes(&mut self, bytes: u64, is: Extension) -> Result<Option<Row<'static>>> {
         if bytes > ATTRIBUTES_BYTES_MAX {
             return Ok(Some(self.lost(format!("a path or its attributes have {bytes} bytes"))));
@@ -260,7 +260,7 @@ impl<'i> Tar<'i> {
         Ok(None)
     }
 
-    /// `Some` if a signal came, or the input ended.
+    /// Skips bytes; `Some` if a signal came, or the input ended.
     fn skip(&mut self, bytes: u64) -> Result<Option<Row<'static>>> {
         let mut left = bytes;
         while left > 0 {
@@ -280,7 +280,7 @@ impl<'i> Tar<'i> {
         Ok(None)
     }
 
-    /// The pair of a hard link.
+    /// Returns the pair of a hard link.
     fn link(&mut self, target: &[u8]) -> Row<'_> {
         self.next = Next::Header;
         if let Err(what) = self.contents.link(&self.path, target, &mut self.linked) {

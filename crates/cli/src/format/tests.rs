@@ -7,7 +7,7 @@ use std::path::Path;
 
 type OwnedRow = std::result::Result<(Vec<u8>, Vec<u8>), String>;
 
-/// Those that keep any bytes, and are read from a stream.
+/// Formats that keep any bytes and are read from a stream.
 const ALL_BYTES: [Format; 10] = [
     Format::Tsv,
     Format::Csv,

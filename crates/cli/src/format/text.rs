@@ -103,7 +103,7 @@ fn plain_line<'r>(line: &'r [u8], number: Option<u64>, scratch: &'r mut Scratch)
     Pair { key: line.strip_suffix(b"\r").unwrap_or(line), value: &scratch.value }
 }
 
-/// A key as a plain line.
+/// Writes a key as a plain line.
 pub fn write(pair: Pair<'_>, row: &mut Vec<u8>) -> std::result::Result<(), String> {
     let is_other_text = pair.key.starts_with(BYTE_ORDER_MARK) || Compression::of(pair.key).is_some();
     if pair.key.contains(&b'\n') || pair.key.contains(&0) || pair.key.ends_with(b"\r") || is_other_text {

@@ -12,7 +12,7 @@ use crate::failure::Result as Outcome;
 use crate::input::{BYTE_ORDER_MARK, Input, Taken};
 use std::ops::Range;
 
-/// The pair in `line`, borrowed if nothing is escaped, or what is wrong.
+/// Returns the pair in `line`, borrowed if nothing is escaped, or what is wrong.
 pub fn parse<'r>(line: &'r [u8], scratch: &'r mut Scratch) -> Result<Pair<'r>, String> {
     let pair = parse_plain(line)?;
     if memchr::memchr(b'\\', line).is_none() {
@@ -23,7 +23,7 @@ pub fn parse<'r>(line: &'r [u8], scratch: &'r mut Scratch) -> Result<Pair<'r>, S
     Ok(scratch.pair())
 }
 
-/// The pair in `line`, in which a backslash is a backslash.
+/// Returns the pair in `line`, in which a backslash is an ordinary byte.
 pub fn parse_plain(line: &[u8]) -> Result<Pair<'_>, String> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let tab = memchr::memchr(b'\t', line).ok_or_else(|| no_tab(line))?;
@@ -48,7 +48,7 @@ impl<'i> TsvColumns<'i> {
         Self { input, columns, picked: None, escapes, number: 0, fields: Vec::new(), scratch: Scratch::default() }
     }
 
-    /// The next line that is not blank, or the reason why no line follows.
+    /// Reads the next line that is not blank, or returns the reason why no line follows.
     fn line(&mut self) -> Outcome<Result<Range<usize>, Row<'static>>> {
         loop {
             let taken = self.input.line()?;

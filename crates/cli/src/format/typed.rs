@@ -136,7 +136,7 @@ fn write_stream(stream: &Stream, row: &mut Vec<u8>) {
     row.push(b'}');
 }
 
-/// The key in `line`; `None` if it is a pair.
+/// Returns the key in `line`; `None` if it is a pair.
 ///
 /// # Errors
 /// What is wrong with it.

@@ -14,17 +14,17 @@ pub struct About<'a> {
     /// The table or dictionary.
     pub file: &'a Path,
     pub file_bytes: u64,
-    /// Whether all keys, all values are UTF-8; only Parquet wants to know.
+    /// Whether all keys and whether all values are UTF-8; only Parquet needs this.
     #[cfg_attr(not(feature = "parquet"), expect(dead_code, reason = "nothing else reads it"))]
     pub text: (bool, bool),
-    /// Whether fields of hashes have lifetimes; only dumps of Redis want to know.
+    /// Whether fields of hashes have lifetimes; only dumps of Redis need this.
     pub has_field_lifetimes: bool,
 }
 
 /// One file of pairs: [`begin`](Self::begin), [`pair`](Self::pair) for each, [`end`](Self::end). Each appends to the
 /// caller's buffer.
 ///
-/// All errors are that the format cannot hold a pair.
+/// Every error means that the format cannot hold a pair.
 pub struct Writer {
     format: Format,
     pairs: u64,
@@ -117,7 +117,7 @@ impl Writer {
         Ok(())
     }
 
-    /// A key with a type or a lifetime, and the encoding of its value.
+    /// Writes a key with a type or a lifetime; `form` is the encoding of its value.
     ///
     /// # Errors
     /// Why the format cannot hold it.
@@ -173,8 +173,8 @@ impl Writer {
     }
 }
 
-/// The address space of a new LMDB database: its pages are half empty after random puts, and a long value takes up to
-/// twice its length. The file is only as long as what is used.
+/// Returns the address space of a new LMDB database: its pages are half empty after random puts, and a long value takes
+/// up to twice its length. The file is only as long as what is used.
 fn lmdb_map_bytes(file_bytes: u64) -> u64 {
     (file_bytes.saturating_mul(8)).next_multiple_of(1 << 20) + (16 << 20)
 }

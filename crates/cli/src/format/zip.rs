@@ -2,7 +2,7 @@
 //!
 //! It is read from its end, by the `zip` crate, so it must be a file. An entry that is encrypted, damaged, or
 //! compressed by another method than deflate is a bad row, after which the next file is read. Of several entries with
-//! one name the crate gives the last; each of the others is a bad row.
+//! one name the crate returns the last; each of the others is a bad row.
 
 use super::tar::{LeftOut, is_unfinished};
 use super::{BadRow, Row, Scratch, Source};
@@ -81,14 +81,14 @@ impl Zip {
             *counted += 1;
             return Ok(None);
         }
-        // Whatever the header says of its length.
+        // The limit holds whatever length the header claims.
         let read = Read::by_ref(&mut file).take(row_bytes_max.saturating_add(1)).read_to_end(value);
         match read {
             Ok(bytes) if bytes as u64 > *row_bytes_max => {
                 Err(format!("has more than {}; --max-row raises the limit", count_of(*row_bytes_max, "byte")))
             }
             Ok(_) => Ok(Some(())),
-            // The method is looked at when the contents are read.
+            // The method is checked when the contents are read.
             Err(error) => Err(match error.get_ref().and_then(|error| error.downcast_ref()) {
                 Some(error) => what(error),
                 None => format!("is damaged: {error}"),
@@ -97,7 +97,7 @@ impl Zip {
     }
 }
 
-/// The names of entries that a later one replaces, where the directory at `start` has more than `readable`.
+/// The names of entries that a later one replaces, if the directory at `start` has more than `readable` entries.
 fn replaced(file: &mut (impl Read + Seek), start: u64, readable: usize) -> io::Result<Vec<Vec<u8>>> {
     let mut replaced = Vec::new();
     let mut entries = 0usize;
@@ -115,7 +115,7 @@ fn replaced(file: &mut (impl Read + Seek), start: u64, readable: usize) -> io::R
     Ok(replaced)
 }
 
-/// Walks the directory at `start` as far as it is whole.
+/// Visits the names in the directory at `start`, as far as it is intact.
 fn each_name(file: &mut (impl Read + Seek), start: u64, mut visit: impl FnMut(Vec<u8>)) -> io::Result<()> {
     file.seek(SeekFrom::Start(start))?;
     let mut entry = [0; 46];
@@ -208,7 +208,7 @@ mod tests {
     use zip::ZipWriter;
     use zip::write::SimpleFileOptions;
 
-    /// The rows of an archive of these files, whose names have the same length and no contents contain.
+    /// Returns the rows of an archive of these files, whose names have the same length and no contents contain.
     fn rows(files: &[(&str, &str)], names: impl Fn(Vec<u8>) -> Vec<u8>) -> Vec<String> {
         let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
         for (name, contents) in files {

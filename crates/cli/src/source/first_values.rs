@@ -1,4 +1,4 @@
-//! The first value of each key of a source whose own programs see no other: cdb files, and the text that makes them.
+//! Finds the first value of each key, for sources whose own tools see no other: cdb files and their text form.
 //!
 //! The keys are in a table without values, in memory up to [`CACHE_BYTES`] and then in a temporary file.
 
@@ -20,7 +20,7 @@ impl FirstValues {
         Ok(Some(Self(TableOptions::new().cache_bytes(CACHE_BYTES).in_memory()?)))
     }
 
-    /// Whether this is the first value of `key`. A key that is too long is left to the one who stores it.
+    /// Whether this is the first value of `key`. A key that is too long counts as first, and fails when it is stored.
     pub fn is_first(&self, key: &[u8]) -> Result<bool> {
         if key.len() > splitpoint::KEY_LEN_MAX {
             return Ok(true);

@@ -42,7 +42,7 @@ pub enum Item<'r> {
     Entry(&'r Entry),
 }
 
-/// The result of a [`Take`] for the library's answer: a pair that is too long is a bad row.
+/// Converts the library's answer to the result of a [`Take`]: a pair that is too long is a bad row.
 pub fn accepted(taken: splitpoint::Result<()>) -> Result<Option<String>> {
     match taken {
         Ok(()) => Ok(None),
@@ -51,7 +51,7 @@ pub fn accepted(taken: splitpoint::Result<()>) -> Result<Option<String>> {
     }
 }
 
-/// The error for an option that counts the times that `server` lists a key.
+/// The error for an option whose result depends on how often `server` lists a key.
 pub fn twice(server: &InputFile) -> Failure {
     let server = server.name();
     Failure::usage(format_args!("{server}: a server may list a key twice, so --duplicates can only be last or first"))
@@ -71,7 +71,7 @@ pub struct Inputs<'i> {
     /// The rows read, and the columns of the last input.
     taken: Vec<Kind>,
     columns: Option<String>,
-    /// Of the current input.
+    /// For the current input, if only the first value of each key counts.
     first_values: Option<FirstValues>,
     /// The required types of the pairs, and where the types of the current input come from.
     pub must_be: Option<Types>,
@@ -91,13 +91,13 @@ pub enum End {
 pub struct Read {
     pub rows: u64,
     pub skipped: u64,
-    /// Rows whose key an earlier one has.
+    /// Rows whose key an earlier row has.
     pub repeated: u64,
     pub bytes: u64,
 }
 
 impl Read {
-    /// Work that skipped every row has done nothing.
+    /// Fails if every row was skipped: nothing was done.
     pub fn refuse_if_all_bad(&self) -> Result<()> {
         if self.rows == 0 && self.skipped > 0 { Err(Failure::no("every row was a bad row")) } else { Ok(()) }
     }
@@ -105,9 +105,9 @@ impl Read {
 
 pub struct InputFile {
     pub path: PathBuf,
-    /// Of a pipe: unknown before it is read.
+    /// What it is; `None` for a pipe, which is unknown before it is read.
     pub kind: Option<Kind>,
-    /// Of a regular file; `None` for pipes.
+    /// The length of a regular file; `None` for pipes.
     pub bytes: Option<u64>,
 }
 
@@ -158,7 +158,7 @@ impl InputFile {
         }
     }
 
-    /// The names of the types that it records.
+    /// Returns the names of the types that it records.
     fn types(&self, args: &SourceArgs) -> Result<String> {
         Ok(match self.kind {
             Some(Kind::Table) => args.cache.open_to_read(&self.path)?.types(),
@@ -187,7 +187,7 @@ impl InputFile {
     }
 }
 
-/// Why a command that stores pairs alone does not take a key.
+/// Why a command that stores only pairs refuses a key.
 fn refused(entry: &Entry) -> String {
     let key = escapes::quoted(&entry.key);
     match &entry.object {
@@ -199,7 +199,7 @@ fn refused(entry: &Entry) -> String {
     }
 }
 
-/// The kind of an input that is not a file.
+/// Returns the kind of an input that is not a file.
 fn elsewhere(path: &Path) -> Option<Kind> {
     match path.as_os_str().as_bytes() {
         _ if redis::is_address(path) => Some(Kind::Redis),
@@ -208,7 +208,7 @@ fn elsewhere(path: &Path) -> Option<Kind> {
     }
 }
 
-/// Databases that are directories get the right command.
+/// The error for a directory, with the right command if it is a database.
 fn is_directory(path: &Path) -> Failure {
     let name = path.display();
     if path.join("data.mdb").exists() {
@@ -368,7 +368,7 @@ impl<'i> Inputs<'i> {
         Ok(End::Inputs)
     }
 
-    /// Names places without reading, if there is one input: only reading finds out where a second one begins.
+    /// Names places without reading, if there is only one input: where a second one begins is known only after reading.
     pub fn name_unread(&mut self) -> bool {
         match &self.files[..] {
             [only @ InputFile { kind: Some(kind), .. }] => {
@@ -453,7 +453,7 @@ impl<'i> Inputs<'i> {
         };
     }
 
-    /// The pairs of a table or dictionary of the same types are right.
+    /// Accepts the pairs of a table or dictionary that has the required types.
     fn begin_stored(&mut self, types: &str) {
         if self.must_be.as_ref().is_some_and(|must_be| must_be.is_called(types)) {
             self.pairs_from = types::Origin::Typed;
@@ -490,7 +490,7 @@ impl<'i> Inputs<'i> {
         )))
     }
 
-    /// Advice on a bad row that ended the reading: to choose another format, or to leave out that row.
+    /// Returns advice on a bad row that ended the reading: to choose another format, or to leave out that row.
     pub fn advice(&self, bad: &BadRow) -> String {
         // A wrong guess of the format shows in the first row.
         let is_guess = |kind: &Kind| matches!(kind, Kind::Rows(Format::Tsv | Format::Csv | Format::Jsonl));
@@ -517,12 +517,12 @@ impl<'i> Inputs<'i> {
         }
     }
 
-    /// The names of the formats that were read.
+    /// Returns the names of the formats that were read.
     pub fn formats(&self) -> Vec<&'static str> {
         self.taken.iter().map(|kind| kind.name()).collect()
     }
 
-    /// The place of the row that comes next.
+    /// Returns the place of the row that comes next.
     pub fn next_place(&self) -> String {
         self.places.name(self.places_next)
     }

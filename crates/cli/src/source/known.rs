@@ -1,6 +1,6 @@
 //! Binary files that hold no rows, by their first bytes: what each is, and how to get its pairs out.
 //!
-//! Every input is looked at before anything is written (`recognize.rs`). A tab, a newline or a plausible length turns
+//! Every input is inspected before anything is written (`recognize.rs`). A tab, a newline or a plausible length turns
 //! up in any binary file sooner or later, so without this check a database loads as garbage.
 
 /// Bytes before and after a signature that are searched for a control character.
@@ -33,8 +33,8 @@ const fn kind(what: &'static str, at: usize, signature: &'static [u8], advice: &
     Kind { what, at, signature, advice }
 }
 
-/// A signature without a control character only counts if there is one near it: few rows have one, and none of our
-/// dumps.
+/// A signature without a control character counts only if there is one near it: few rows have one, and none of our
+/// dumps do.
 #[rustfmt::skip]
 const KINDS: &[Kind] = &[
     kind("a Splitpoint table", 0, b"SPLITPNT", "give it as a file, not through a pipe"),
@@ -85,7 +85,7 @@ const KINDS: &[Kind] = &[
     kind("UTF-16 text", 0, b"\xfe\xff", UTF16),
 ];
 
-/// The kind of a known file, and what to do with it.
+/// Returns the kind of a known file, and what to do with it.
 pub fn kind_of(head: &[u8]) -> Option<(&'static str, &'static str)> {
     let is_control = |byte: &u8| *byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r');
     let has_signature = |kind: &&Kind| {

@@ -39,10 +39,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 pub use stored::PairStream;
 
-/// Before the file and the table of an SQLite database.
+/// The prefix of `sqlite:FILE#TABLE`.
 const SQLITE: &[u8] = b"sqlite:";
 
-/// The file of an input: the database of `sqlite:FILE#TABLE`, else the input itself.
+/// Returns the file of an input: the database of `sqlite:FILE#TABLE`, else the input itself.
 pub fn file_behind(input: &Path) -> &Path {
     let bytes = input.as_os_str().as_bytes();
     let Some(rest) = bytes.strip_prefix(SQLITE) else { return input };
@@ -162,7 +162,7 @@ impl SourceArgs {
         }
     }
 
-    /// For keys alone, whose values are not used.
+    /// Options for reading keys only; values are not used.
     #[cfg(feature = "lab")]
     pub fn of_keys(format: crate::format::Format, key: Option<Column>, no_header: bool) -> Self {
         Self {
@@ -175,12 +175,12 @@ impl SourceArgs {
         }
     }
 
-    /// Everything that determines which pairs an input yields. The handling of bad rows is not part of it.
+    /// Returns everything that determines which pairs an input yields. The handling of bad rows is not part of it.
     pub fn identity(&self) -> impl Hash {
         (self.format, self.reading())
     }
 
-    /// Whether the user left the choice of the format to us.
+    /// Whether the user left the choice of the format to the program.
     pub fn is_auto(&self) -> bool {
         self.format.0.is_none()
     }

@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct Places(Arc<Mutex<Vec<(u64, Origin)>>>);
 
 impl Places {
-    /// An input begins; `before` is the last place before it.
+    /// Begins an input; `before` is the last place before it.
     pub fn begin(&self, before: u64, origin: Origin) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((before, origin));
     }
 
-    /// `pairs.tsv:17`.
+    /// Names a place: `pairs.tsv:17`.
     pub fn name(&self, place: u64) -> String {
         let inputs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let begun = inputs.partition_point(|(before, _)| *before < place);

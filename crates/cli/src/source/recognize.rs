@@ -20,8 +20,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Bytes of a file that are inspected. Of a pipe it is what the first read returns, and at most its first line more:
-/// waiting for all would hold back rows that have arrived.
+/// Bytes of a file that are inspected. Of a pipe, the first read and at most the rest of its first line are inspected:
+/// waiting for more would hold back rows that have arrived.
 const HEAD_BYTES: usize = 64 << 10;
 /// Lines or records that decide between TSV and CSV.
 const ROWS_INSPECTED: usize = 100;
@@ -53,7 +53,7 @@ impl Kind {
     }
 }
 
-/// The format of a database of another program that is read in place, if the file at `path` is one.
+/// Returns the format of a database of another program that is read in place, if the file at `path` is one.
 ///
 /// # Errors
 /// A failure to read it.
@@ -71,7 +71,7 @@ pub fn foreign(path: &Path) -> std::io::Result<Option<Format>> {
     })
 }
 
-/// The format of `input`, named `path`, if the user has chosen none.
+/// Returns the format of `input`, named `path`, if the user has chosen none.
 ///
 /// # Errors
 /// [`ErrorKind::NotATable`], with what the file is and what to do; a failure to read it.
@@ -88,7 +88,7 @@ pub fn recognize(input: &mut Input<'_>, path: &Path, chosen: Option<Format>) -> 
     format.map_err(|what| Failure::of_kind(ErrorKind::NotATable, format_args!("{}: {what}", input.name)))
 }
 
-/// The first bytes, and whether there are no more; `None` if the input is empty, or a signal came.
+/// Returns the first bytes, and whether there are no more; `None` if the input is empty, or a signal came.
 fn head(input: &mut Input<'_>, chosen: Option<Format>) -> Result<Option<(std::ops::Range<usize>, bool)>> {
     let mut wanted = if input.file_bytes.is_some() || input.compression().is_some() { HEAD_BYTES } else { 1 };
     loop {
@@ -105,13 +105,13 @@ fn head(input: &mut Input<'_>, chosen: Option<Format>) -> Result<Option<(std::op
 
 struct Head<'h> {
     bytes: &'h [u8],
-    /// Nothing comes after them.
+    /// Whether nothing follows `bytes`.
     whole: bool,
     file_bytes: Option<u64>,
 }
 
 impl Head<'_> {
-    /// Refuses text whose first row cannot be one, if it is clear what it is. Anything else is for the reader.
+    /// Refuses text whose first row cannot be one, if it is clear what it is. The reader checks everything else.
     fn check(&self, format: Format) -> std::result::Result<(), String> {
         let line = self.bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
         if format.layout() == Layout::Text && line.contains(&0) { self.refuse_known() } else { Ok(()) }
@@ -232,13 +232,13 @@ impl Head<'_> {
     }
 }
 
-/// A row of TSV would have a tab in its first line.
+/// Whether the text is a JSON array of objects. A row of TSV would have a tab in its first line.
 fn is_array_of_objects(text: &[u8]) -> bool {
     let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
     !line.contains(&b'\t') && text[1..].trim_ascii_start().starts_with(b"{")
 }
 
-/// The dump of a database, which begins with one of a few statements.
+/// Whether the text is the dump of a database, which begins with one of a few statements.
 fn is_sql(text: &[u8]) -> bool {
     const BEGINNINGS: [&[u8]; 6] = [
         b"PRAGMA foreign_keys=",
@@ -259,7 +259,7 @@ fn is_berkeley(text: &[u8]) -> bool {
         && lines.next().is_none_or(|line| line.is_empty() || line.contains(&b'=') && !line.contains(&b'\t'))
 }
 
-/// The length of the lines that are complete.
+/// Returns the length of the complete lines.
 fn complete(text: &[u8], whole: bool) -> usize {
     if whole { text.len() } else { memchr::memrchr(b'\n', text).map_or(0, |at| at + 1) }
 }

@@ -57,10 +57,10 @@ pub struct ServerArgs {
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 impl ServerArgs {
-    /// No options given.
+    /// No options.
     pub const NONE: Self = Self { ttl: None, skip_other_types: false, timeout: None };
 
-    /// Whether an option is given that is for servers alone.
+    /// Whether there is an option that only servers have.
     pub fn has_connection_options(self) -> bool {
         self.skip_other_types || self.timeout.is_some()
     }
@@ -75,7 +75,7 @@ pub fn is_address(input: &Path) -> bool {
     SCHEMES.iter().any(|scheme| input.as_os_str().as_bytes().starts_with(scheme))
 }
 
-/// The address without user, password and options, for messages.
+/// Returns the address without user, password and options, for messages.
 pub fn name(input: &Path) -> String {
     let text = input.to_string_lossy();
     let (scheme, rest) = text.split_once("://").unwrap_or(("", &text));
@@ -175,7 +175,7 @@ fn failure(server: &str, timeout: Duration, error: &RedisError) -> Failure {
     Failure::of_kind(ErrorKind::Io, format_args!("{server}: {error}{advice}"))
 }
 
-/// The address with this password, unless it has one.
+/// Returns the address with this password, unless it has one.
 fn with_password(address: &str, password: &str) -> String {
     let password: String = password.bytes().map(|byte| format!("%{byte:02x}")).collect();
     match address.split_once("://") {
@@ -219,7 +219,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The other databases that have keys, as far as the server reports them.
+    /// Returns the other databases that have keys, as far as the server reports them.
     fn others(&mut self, database: i64) -> Vec<i64> {
         let info: RedisResult<String> = redis::cmd("INFO").arg("keyspace").query(&mut self.connection);
         let info = info.unwrap_or_default();
@@ -284,7 +284,7 @@ impl Reader<'_> {
         self.collections(&collections, server)
     }
 
-    /// The length of each key, then its lifetime, in turn.
+    /// Requests the length of each key, then its lifetime, in turn.
     fn lengths_and_lifetimes(&mut self, keys: &[Vec<u8>]) -> RedisResult<Vec<RedisResult<i64>>> {
         let mut pipeline = redis::pipe();
         pipeline.ignore_errors();
@@ -390,7 +390,7 @@ impl Reader<'_> {
     }
 }
 
-/// The time now in Unix milliseconds.
+/// Returns the time now in Unix milliseconds.
 fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64) // for 500 million years
 }

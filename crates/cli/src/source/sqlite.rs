@@ -16,14 +16,14 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Begins to read; the columns are those of `reading`. Without any, a table of two columns is one of keys and values.
+/// Starts reading the columns of `reading`. If it names none, a table of two columns has keys and values.
 ///
 /// # Errors
-/// An input without a table, a file that cannot be opened or is no database, a table or column that is not there.
+/// An input without a table, a file that cannot be opened or is no database, a missing table or column.
 pub fn open(input: &Path, reading: Reading, row_bytes_max: u64) -> Result<Threaded> {
     let (file, table) = parts(input)?;
     let failed = |error| Failure::io(file.display(), &error);
-    // To open a pipe would wait for its writer.
+    // Opening a pipe would wait for its writer.
     if !file.metadata().map_err(failed)?.is_file() {
         return Err(Failure::usage(format_args!("{}: is not a file, as SQLite's databases are", file.display())));
     }
@@ -40,7 +40,7 @@ pub fn open(input: &Path, reading: Reading, row_bytes_max: u64) -> Result<Thread
     })
 }
 
-/// The file and the table of `sqlite:FILE#TABLE`.
+/// Returns the file and the table of `sqlite:FILE#TABLE`.
 fn parts(input: &Path) -> Result<(PathBuf, String)> {
     let bytes = input.as_os_str().as_bytes();
     let rest = bytes.strip_prefix(super::SQLITE).unwrap_or(bytes);
@@ -53,13 +53,13 @@ fn parts(input: &Path) -> Result<(PathBuf, String)> {
     Ok((super::file_behind(input).to_owned(), table))
 }
 
-/// An identifier of SQL, whatever its characters.
+/// Quotes an SQL identifier, whatever its characters.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 struct Database {
-    /// In messages.
+    /// The name of the input in messages.
     place: String,
     table: String,
     row_bytes_max: u64,
@@ -141,7 +141,7 @@ impl Database {
         Ok(())
     }
 
-    /// The indexes of the columns of the key, and of the value.
+    /// Returns the indexes of the columns of the key, and of the value.
     fn columns(&self, names: &[String], reading: &Reading) -> Result<(Vec<usize>, usize)> {
         let find = |option: &str, column: &Column| {
             let place = &self.place;

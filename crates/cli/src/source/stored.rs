@@ -7,7 +7,7 @@ use splitpoint_server::keyspace::ServedScan;
 
 /// The common part of a table's scan and a dictionary's iterator.
 pub trait PairStream {
-    /// The next pair, borrowed until the next call.
+    /// Returns the next pair, borrowed until the next call.
     fn next_ref(&mut self) -> splitpoint::Result<Option<(&[u8], &[u8])>>;
 }
 

@@ -1,4 +1,4 @@
-//! Rows that a thread of their own reads: of a server or a database, whose reads no signal can wake.
+//! Rows of a server or a database, read in a thread of their own, because no signal can wake such reads.
 //!
 //! The reader passes pairs and bad rows to a [`Feed`], which sends them in batches; [`Threaded`] receives them and
 //! checks for signals while it waits. At most a few batches are in memory. If the receiver is gone, the reader gets
@@ -16,12 +16,12 @@ const BATCH_ROWS: usize = 1000;
 const BATCH_BYTES: usize = 1 << 20;
 /// Batches between the two threads.
 const BATCHES: usize = 4;
-/// Between two looks for a signal.
+/// The time between two checks for a signal.
 const WAKE: Duration = Duration::from_millis(50);
 
 enum Item {
     Pair(Scratch),
-    /// And its size in bytes.
+    /// A key with a type or a lifetime, and its size in bytes.
     Entry(Box<Entry>, u64),
     Bad(String),
 }
@@ -37,11 +37,11 @@ enum Message {
 struct Batch {
     items: Vec<Item>,
     bytes: usize,
-    /// Items of the source that are done, and all of them.
+    /// Items of the source that were read, and all of them.
     done: Option<(u64, u64)>,
 }
 
-/// Nobody takes further rows.
+/// Nobody receives more rows.
 pub struct Gone;
 
 /// The destination of the reader's rows.
@@ -56,7 +56,7 @@ impl Feed {
         self.item(Item::Pair(Scratch { key, value }))
     }
 
-    /// A key with a type or a lifetime, whose value took about `bytes`.
+    /// Adds a key with a type or a lifetime, whose value took about `bytes`.
     pub fn entry(&mut self, entry: Entry, bytes: usize) -> std::result::Result<(), Gone> {
         let bytes = entry.key.len() + bytes;
         self.batch.bytes += bytes;
@@ -67,7 +67,7 @@ impl Feed {
         self.item(Item::Bad(what))
     }
 
-    /// Of the items of the source, `done` of `total` are read.
+    /// Reports that `done` of the source's `total` items were read.
     pub fn at(&mut self, done: u64, total: u64) {
         self.batch.done = Some((done, total.max(done)));
     }
@@ -118,7 +118,7 @@ impl Threaded {
     /// Starts `read`, which returns a note for the user. `name` is the source in messages.
     ///
     /// # Errors
-    /// No thread.
+    /// The thread cannot be started.
     pub fn start(
         name: String,
         read: impl FnOnce(&mut Feed) -> std::result::Result<Option<String>, Ended> + Send + 'static,
@@ -131,7 +131,7 @@ impl Threaded {
                 Err(Ended::Failed(failure)) => Message::Failed(failure),
                 Err(Ended::Gone) => return,
             };
-            // Rows before a failure count.
+            // Rows before a failure count, so send them first.
             if feed.send().is_ok() {
                 let _ = feed.sender.send(last);
             }

@@ -48,7 +48,7 @@ impl Tree {
         }
     }
 
-    /// The next file or directory that cannot be read; `None` at the end.
+    /// Returns the next file, or a directory that cannot be read; `None` at the end.
     fn next(&mut self) -> Option<std::result::Result<PathBuf, (PathBuf, io::Error)>> {
         loop {
             let Some((directory, entries)) = &mut self.entries else {
@@ -81,14 +81,14 @@ impl Tree {
         }
     }
 
-    /// Reads the file at `path`; `false` if something else has taken its place.
+    /// Reads the file at `path`; `false` if it is no longer a file.
     fn read(&mut self, path: &Path) -> io::Result<bool> {
         let Some((file, before)) = Self::open_file(path)? else { return Ok(false) };
         self.read_file(path, &file, &before)?;
         Ok(true)
     }
 
-    /// The file at `path` and its state; `None` if it is no file.
+    /// Opens the file at `path` and returns it with its state; `None` if it is not a file.
     fn open_file(path: &Path) -> io::Result<Option<(File, Metadata)>> {
         // The file may have become a link, or a pipe, whose opening would wait for a writer.
         let opened = OpenOptions::new().read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path);

@@ -20,7 +20,7 @@ use std::time::Duration;
 /// A command without an answer within this time fails the test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The installed browser.
+/// Returns the installed browser.
 pub fn installed() -> Option<PathBuf> {
     let folders: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH")?).collect();
     let names = ["chromium", "chromium-browser", "google-chrome"];
@@ -140,7 +140,7 @@ impl Browser {
         self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))");
     }
 
-    /// The value of an expression of JavaScript, or of its promise.
+    /// Evaluates an expression of JavaScript; returns its value, or that of its promise.
     pub fn evaluate(&mut self, expression: &str) -> Value {
         let parameters = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let result = self.call("Runtime.evaluate", parameters);
@@ -148,13 +148,13 @@ impl Browser {
         result["result"]["value"].clone()
     }
 
-    /// Moves the pointer to a place in the window.
+    /// Moves the pointer to a position in the window.
     pub fn point(&mut self, x: f64, y: f64) {
         self.mouse("mouseMoved", x, y, 0);
         self.settle();
     }
 
-    /// Clicks a place in the window.
+    /// Clicks a position in the window.
     pub fn click(&mut self, x: f64, y: f64) {
         self.mouse("mouseMoved", x, y, 0);
         self.mouse("mousePressed", x, y, 1);
@@ -192,7 +192,7 @@ impl Browser {
         complaints.collect()
     }
 
-    /// A picture of the whole page, as PNG.
+    /// Takes a picture of the whole page, as PNG.
     pub fn picture(&mut self) -> Vec<u8> {
         let picture = self.call("Page.captureScreenshot", json!({"captureBeyondViewport": true}));
         STANDARD.decode(picture["data"].as_str().unwrap_or_default()).unwrap()
@@ -206,7 +206,7 @@ impl Drop for Browser {
     }
 }
 
-/// A path, encoded for a URL.
+/// Encodes a path for a URL.
 fn url_of(path: &Path) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
     let bytes = path.to_str().expect("a path in UTF-8").bytes();

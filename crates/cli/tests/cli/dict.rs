@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 const INDEXES: [&str; 5] = ["page", "trie", "trie-sparse", "chunk", "none"];
 
-/// The names of the files in a directory.
+/// Returns the names of the files in a directory.
 fn files(place: &Path) -> Vec<String> {
     let mut names: Vec<_> =
         fs::read_dir(place).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -490,7 +490,7 @@ mod of_parquet {
         u32::try_from(id).unwrap().to_le_bytes()
     }
 
-    /// Two row groups, more rows than are decoded together; in the second column each tenth is null.
+    /// Writes two row groups, more rows than are decoded together; in the second column each tenth is null.
     fn write_parquet(place: &Path, name: &str, compression: Compression) {
         let schema = "message people {
             required int64 id; optional binary name (UTF8); required fixed_len_byte_array(4) code;

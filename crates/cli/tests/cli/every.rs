@@ -157,7 +157,7 @@ fn heeds_signals(place: &Path, line: &str) {
     }
 }
 
-/// A directory with a named pipe.
+/// Creates a directory with a named pipe.
 #[cfg(target_os = "linux")]
 fn place_with_pipe() -> super::TempDir {
     let place = directory();
@@ -187,7 +187,7 @@ fn every_command_that_waits_for_a_named_pipe_can_be_interrupted() {
     for line in lines {
         heeds_signals(place.path(), line);
     }
-    // With a writer that writes nothing.
+    // A writer that writes nothing.
     let writer = fs::OpenOptions::new().read(true).write(true).open(place.path().join("pipe")).unwrap();
     for line in others {
         heeds_signals(place.path(), line);

@@ -24,7 +24,7 @@ const CHANGED: &[(&str, &str)] = &[
     ("redis://127.0.0.1:6379/0", "users.tsv"),
 ];
 
-/// Programs of others, and files that they make. An example whose program is missing is skipped, with a message.
+/// Other programs, and files that they make. An example whose program is missing is skipped, with a message.
 const TOOLS: &[&str] = &["jq", "gdbm_dump", "strace", "zcat", "make"];
 const MADE_BY_TOOLS: &[&str] = &["users.gdbm", "users.db", "make.txt"];
 
@@ -36,7 +36,7 @@ const MADE: &[(&str, &str)] = &[
     ("--write-trace", "t.txt"),
 ];
 
-/// The examples of a page, each a line of a shell.
+/// Returns the examples of a page, each a line of a shell.
 fn examples(help: &str) -> Vec<String> {
     let text = help.split("\nExamples:\n").nth(1).unwrap_or_default();
     let lines = text.lines().take_while(|line| line.starts_with("  "));
@@ -51,7 +51,7 @@ fn help(words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The words of each command, from the names of the manual's pages.
+/// Returns the words of each command, from the names of the manual's pages.
 fn commands() -> BTreeSet<Vec<String>> {
     let place = directory();
     run_well(place.path(), &["man", "--out", "man"]);
@@ -61,7 +61,7 @@ fn commands() -> BTreeSet<Vec<String>> {
     names.map(words).collect()
 }
 
-/// Every file that an example names.
+/// Creates every file that an example names.
 fn prepare(place: &Path) {
     let write = |name: &str, text: &str| fs::write(place.join(name), text).unwrap();
     let run = |line: &str| drop(run_well(place, &line.split(' ').collect::<Vec<_>>()));
@@ -141,7 +141,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The example as it is run; `None` if a tool is missing.
+/// Returns the example as it is run; `None` if a tool is missing.
 fn as_run(example: &str) -> Option<String> {
     let here = |tool: &&&str| {
         let words = example.split([' ', '|']).any(|word| word == **tool);

@@ -25,18 +25,18 @@ fn pairs_without_empty() -> Pairs {
     awkward_pairs().into_iter().filter(|(key, value)| !key.is_empty() && !value.is_empty()).collect()
 }
 
-/// A table of `pairs` as `t.spt`.
+/// Makes a table of `pairs` as `t.spt`.
 fn table(place: &Path, pairs: &Pairs) {
     fs::write(place.join("in.raw"), raw(pairs)).unwrap();
     run_well(place, &["load", "t.spt", "in.raw"]);
 }
 
-/// The pairs of a table.
+/// Returns the pairs of a table.
 fn pairs_of(place: &Path, table: &str) -> Pairs {
     pairs_of_raw(&run_well(place, &["dump", table, "--format", "raw"]))
 }
 
-/// The bytes of a file, in a pipe.
+/// Returns a pipe with the bytes of a file.
 fn pipe_of(file: &Path) -> Stdio {
     let (reader, mut writer) = std::io::pipe().unwrap();
     let bytes = fs::read(file).unwrap();
@@ -54,7 +54,7 @@ fn tool(place: &Path, arguments: &[&str], input: Option<&str>) -> Vec<u8> {
     output.stdout
 }
 
-/// Our dump in `format` as the file `out`.
+/// Writes our dump in `format` to the file `out`.
 fn dump(place: &Path, format: &str, out: &str) {
     fs::write(place.join(out), run_well(place, &["dump", "t.spt", "--format", format])).unwrap();
 }
@@ -278,7 +278,7 @@ fn a_hard_link_in_an_archive_is_a_pair_with_the_contents_of_its_target() {
     for format in ["gnu", "pax", "posix"] {
         for name in [".", "a"] {
             let archive = format!("{format}-{}.tar", name.len());
-            // By names of their own order, and as `./a`.
+            // Archives the files as `./a` and so on, or by name in another order than the tree's.
             let names: &[&str] = if name == "." { &["."] } else { &["b", "a", &long] };
             let format = format!("--format={format}");
             tool(place, &[&["tar", &format, "-cf", &archive, "-C", "tree"], names].concat(), None);
@@ -373,7 +373,7 @@ fn a_tree_is_written_with_the_names_that_tar_has_and_read_without_unfinished_fil
         assert!(!place.join("no").exists());
         run_well(place, &["del", "t.spt", other]);
     }
-    // What a killed process left.
+    // Files that a killed process left.
     let left = ["out/.splitpoint-0", "out/d/.splitpoint-4711-3", "out/.splitpoint-backup-0"];
     for left in left {
         fs::write(place.join(left), "half of").unwrap();

@@ -9,7 +9,7 @@ type Pairs = BTreeSet<(Vec<u8>, Vec<u8>)>;
 const STANDARD: &[u8] = include_bytes!("gdbm/standard.gdbm");
 const EXTENDED: &[u8] = include_bytes!("gdbm/extended.gdbm");
 
-/// The pairs of the two files.
+/// Returns the pairs of the two files.
 fn expected() -> Pairs {
     let numbered = (0..80).filter(|number| number % 7 != 0);
     let numbered = numbered.map(|number| (format!("key{number}").into_bytes(), format!("value {number}").into_bytes()));

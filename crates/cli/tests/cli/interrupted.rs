@@ -93,7 +93,7 @@ fn prepare() -> TempDir {
     place
 }
 
-/// An empty directory next to the files that [`prepare`] made, with the files that may exist before a command.
+/// Creates an empty directory next to the files that [`prepare`] made, with the files that may exist before a command.
 fn empty_with(place: &Path, before: &[&str]) -> PathBuf {
     let own = place.join("own");
     let _ = fs::remove_dir_all(&own);
@@ -126,7 +126,7 @@ fn command(own: &Path, line: &str) -> Command {
     command
 }
 
-/// Hundredths of a second of processor time that a process has had; `None` once it has ended.
+/// Processor time that a process has used, in hundredths of a second; `None` once it has ended.
 fn processor_time(child: &Child) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).ok()?;
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
@@ -147,7 +147,7 @@ fn interrupted_at(own: &Path, line: &str, time: u64) -> Option<Output> {
     (!output.status.success()).then_some(output)
 }
 
-/// The last line that the program prints.
+/// Reduces standard error to its last line.
 fn last_line(output: &Output) -> Output {
     let said = String::from_utf8_lossy(&output.stderr);
     let last = said.lines().last().unwrap_or_default().to_owned();

@@ -90,7 +90,7 @@ fn write_inputs(place: &Path) {
 }
 
 impl Sample {
-    /// The faults of the page in this view.
+    /// Returns the faults of the page in this view.
     fn faults(&self, browser: &mut Browser, place: &Path, view: View) -> Vec<String> {
         let page = place.join(self.name);
         browser.open(&page, view);
@@ -197,7 +197,7 @@ const MEASURE: &str = r#"(() => {
   };
 })()"#;
 
-/// The first plot under the pointer, under the arrow keys, and with its first line switched off and alone.
+/// Returns the faults of the first plot: under the pointer and the arrow keys, and with its first line off or alone.
 fn faults_of_plots(browser: &mut Browser) -> Vec<String> {
     let mut faults = Vec::new();
     let place = browser.evaluate(

@@ -24,14 +24,14 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A directory with the dump of Redis 7.0 as `dump.rdb`.
+/// Creates a directory with the dump of Redis 7.0 as `dump.rdb`.
 fn with_dump() -> tempfile::TempDir {
     let place = directory();
     fs::write(place.path().join("dump.rdb"), GOLDEN[1]).unwrap();
     place
 }
 
-/// The rows of a dump in order. Hashes and sets have no order, so the bytes of each row are sorted.
+/// Returns the rows of a dump in order. Hashes and sets have no order, so the bytes of each row are sorted.
 fn rows(place: &Path, file: &str) -> Vec<Vec<u8>> {
     let dumped = run_well(place, &["dump", file, "--format", "jsonl"]);
     let mut rows: Vec<_> = dumped.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
@@ -130,7 +130,7 @@ fn small_dumps_of_large_values_take_little_memory() {
     let place = directory();
     let place = place.path();
     let lzf = |len: u32| {
-        // 264 bytes of each three.
+        // Each three bytes decode to 264.
         let mut packed = vec![0, b'a'];
         packed.extend([0xe0, 0xff, 0x00].repeat(((len - 1) / 264) as usize));
         let packed_len = u32::try_from(packed.len()).unwrap();
@@ -142,7 +142,7 @@ fn small_dumps_of_large_values_take_little_memory() {
         // 2^62 elements of which one exists, and a string of 2^62 bytes.
         (b"\x01\x01k\x81\x40\0\0\0\0\0\0\0\x01a".to_vec(), "it ends within a value"),
         (b"\x00\x01k\x81\x40\0\0\0\0\0\0\0ab".to_vec(), "--max-row raises the limit"),
-        // 2 GiB of 24 MiB, as one string and as elements of a list.
+        // 24 MiB that decode to 2 GiB, as one string and as elements of a list.
         ([b"\x00\x01k".to_vec(), lzf(2 << 30)].concat(), "--max-row raises the limit"),
         ([b"\x01\x01k\x80\0\0\0\x10".to_vec(), lzf(128 << 20).repeat(16)].concat(), "--max-row raises the limit"),
     ] {
@@ -273,7 +273,7 @@ fn a_signal_ends_a_load_between_two_keys() {
     loading.args(["load", "t.spt", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut loading = Running(Some(loading.spawn().unwrap()));
     let mut input = loading.0.as_mut().unwrap().stdin.take().unwrap();
-    // It stores the keys before, and waits within a value.
+    // It stores the earlier keys, and waits within a value.
     input.write_all(&GOLDEN[1][..WITHIN_A_VALUE]).unwrap();
     while !place.join("t.spt").exists() {
         std::thread::sleep(std::time::Duration::from_millis(5));

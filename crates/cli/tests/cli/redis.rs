@@ -33,7 +33,7 @@ fn started(mut server: Command, place: &Path) -> Running {
     running
 }
 
-/// The address of the server in `place`.
+/// Returns the address of the server in `place`.
 fn address(place: &Path, options: &str) -> String {
     format!("redis+unix://{}/s{options}", place.display())
 }
@@ -240,7 +240,7 @@ fn a_server_that_disappears_leaves_the_keys_loaded_before() {
             for command in text.split('*').skip(1) {
                 let answer: &[u8] = match command {
                     command if command.contains("SCAN") => b"*2\r\n$1\r\n5\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n",
-                    // As of a server before 7.0.
+                    // Like a server before 7.0.
                     command if command.contains("PEXPIRETIME") => b"-ERR unknown command\r\n",
                     command if command.contains("PTTL") => b":900000\r\n",
                     command if command.contains("STRLEN") || command.contains("DBSIZE") => b":1\r\n",

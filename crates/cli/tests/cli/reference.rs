@@ -16,7 +16,7 @@ fn page() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference.md")).unwrap()
 }
 
-/// The names in the first column of a section's table.
+/// Returns the names in the first column of a section's table.
 fn documented(page: &str, section: &str) -> BTreeSet<String> {
     let heading = format!("\n## {section}\n");
     let (_, rest) = page.split_once(&heading).unwrap_or_else(|| panic!("docs/reference.md has no section {section}"));
@@ -25,7 +25,7 @@ fn documented(page: &str, section: &str) -> BTreeSet<String> {
     cells.flat_map(|cell| cell.split('`').step_by(2).map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
-/// The names of all fields of all objects in `text`.
+/// Returns the names of all fields of all objects in `text`.
 fn printed(text: &[u8]) -> BTreeSet<String> {
     fn collect(value: &Value, names: &mut BTreeSet<String>) {
         match value {
@@ -43,7 +43,7 @@ fn printed(text: &[u8]) -> BTreeSet<String> {
     names
 }
 
-/// Fields of lists that are empty where the times that a command measures say so.
+/// Fields of lists that may be empty, depending on the measured times.
 const BY_TIMES: [&str; 2] = ["faster", "slower"];
 
 struct Comparison {
@@ -194,7 +194,7 @@ fn serve(place: &Path, arguments: &[&str], comparison: &mut Comparison) {
     assert_eq!((output.status.code(), output.stdout), (Some(0), Vec::new()), "{said}");
 }
 
-/// The first line of `stat --watch`.
+/// Returns the first line of `stat --watch`.
 fn watched(place: &Path, table: &str) -> Vec<u8> {
     let mut watch = splitpoint(place);
     watch.args(["stat", table, "--watch", "0.1", "--json"]).stdout(Stdio::piped()).stderr(Stdio::null());

@@ -50,7 +50,7 @@ impl Server {
         }
     }
 
-    /// Status and body of a page.
+    /// Requests a page; returns its status and body.
     fn page(&self, path: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.http).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
@@ -74,7 +74,7 @@ impl Server {
     }
 }
 
-/// The first line of the reply to a request.
+/// Sends a request; returns the first line of the reply.
 fn reply(place: &Path, request: &str) -> String {
     let mut client = UnixStream::connect(place.join("s")).unwrap();
     write!(client, "{request}\r\n").unwrap();

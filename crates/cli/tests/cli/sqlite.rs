@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use std::fs;
 use std::path::Path;
 
-/// A database of `sql` as `d.db`.
+/// Creates a database of `sql` as `d.db`.
 fn database(place: &Path, sql: &str) -> Connection {
     let connection = Connection::open(place.join("d.db")).unwrap();
     connection.execute_batch(sql).unwrap();
@@ -21,7 +21,7 @@ fn dumped(place: &Path, arguments: &[&str]) -> String {
     lines.join("|")
 }
 
-/// The exit status and the message of a load that fails.
+/// Returns the exit status and the message of a load that fails.
 fn refused(place: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let output = run(place, &[&["load", "r.spt"], arguments].concat());
     assert!(!place.join("r.spt").exists());
@@ -175,7 +175,7 @@ fn a_journal_of_an_interrupted_write_is_named() {
         connection.execute("INSERT INTO t VALUES (?1, hex(zeroblob(200)))", [key]).unwrap();
     }
     connection.execute_batch("BEGIN; UPDATE t SET v = 'changed';").unwrap();
-    // As a power loss leaves them.
+    // Copies of the files as a power loss leaves them.
     for suffix in ["", "-journal"] {
         fs::copy(place.join(format!("d.db{suffix}")), place.join(format!("e.db{suffix}"))).unwrap();
     }

@@ -161,7 +161,7 @@ fn with_threads(place: &Path, library: &TempDir, line: &str, threads: usize) -> 
     command
 }
 
-/// Succeeds, or prints the reason in one line.
+/// Asserts that the command succeeded, or printed the reason in one line.
 #[cfg(target_os = "linux")]
 fn assert_done_or_refused(line: &str, threads: usize, output: &Output) {
     let message = said(line, output);
@@ -223,7 +223,7 @@ fn every_command_works_or_is_refused_where_no_more_threads_can_be_started() {
     }
 }
 
-/// The program with no more address space than this.
+/// Runs the program with at most this much address space.
 #[cfg(target_os = "linux")]
 fn with_addresses(place: &Path, line: &str, kibibytes: u64) -> Command {
     let mut command = Command::new("sh");
@@ -241,7 +241,7 @@ fn every_command_works_where_address_space_is_limited() {
         let output = with_addresses(place.path(), case.good, 500_000).output().unwrap();
         assert!(output.status.success(), "{}: {}", case.good, said(case.good, &output));
     }
-    // Limits below and above what the program itself takes: an answer, or one line about memory.
+    // Limits below and above what the program itself needs: it prints an answer, or one line about memory.
     for line in ["get t.spt key1", "put t.spt new 1", "count t.spt", "check t.spt"] {
         let mut done = 0;
         for kibibytes in (1..40).map(|n| n * 10_000) {

@@ -30,7 +30,7 @@ use std::hash::Hash;
 
 /// Events between two calls of `proceed`.
 const PROCEED_EVENTS: usize = 1 << 14;
-/// The initial priority of 2.2 when it frees pages.
+/// The priority at which 2.2 starts to free pages.
 const PRIORITY: usize = 6;
 /// The dentries that 2.2.5 prunes at a time.
 const STOCK_PRUNE: usize = 32;
@@ -48,7 +48,7 @@ pub enum Pruning {
     Shrink,
 }
 
-/// The most objects of each cache.
+/// The maximum number of objects in each cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Pages of files.
@@ -67,8 +67,8 @@ pub const MEMORY_MIN: usize = 64;
 pub const MEMORY_MAX: usize = 1 << 20;
 
 impl Limits {
-    /// The limits for this much memory. For the 32,768 pages of the paper's smaller machine they hold the objects of
-    /// its histograms: 37,256 buffers and 9,785 inodes.
+    /// Returns the limits for this much memory. For the 32,768 pages of the paper's smaller machine, the objects of its
+    /// histograms fit: 37,256 buffers and 9,785 inodes.
     pub fn of_memory(pages: usize) -> Self {
         Self { pages: pages / 2, buffers: pages * 9 / 8, dentries: pages / 2, inodes: pages * 3 / 10 }
     }
@@ -85,7 +85,7 @@ pub struct Streams {
     pub dentries: Stream<DentryKey>,
     /// The inode cache.
     pub inodes: Stream<InodeKey>,
-    /// The tables that no trace has operations for; [`resolve`] leaves them empty.
+    /// The tables for which traces have no operations; [`resolve`] leaves them empty.
     pub others: ProcessStreams,
 }
 
@@ -357,7 +357,7 @@ impl<'t> Caches<'t> {
         slot
     }
 
-    /// The inode of an open or new file: no lookup if it is cached.
+    /// Returns the inode of an open or new file, without a lookup if it is cached.
     fn held(&mut self, device: u32, inode: u32) -> u32 {
         let key = self.inode_key(device, inode);
         let Some(slot) = self.inodes.index.get(&key).copied() else { return self.iget(device, inode) };
@@ -450,7 +450,7 @@ impl<'t> Caches<'t> {
         DentryKey { parent, name, hash, salted: salted_name_hash(memory::wide(parent), bytes) }
     }
 
-    /// The dentry of a directory. A directory that was never looked up becomes a root, without a name.
+    /// Returns the dentry of a directory. A directory that was never looked up becomes a root, without a name.
     fn directory(&mut self, device: u32, directory: u32) -> u32 {
         let owner = self.held(device, directory);
         if let Some(dentry) = self.inode[owner as usize].dentry {
@@ -516,7 +516,7 @@ impl<'t> Caches<'t> {
     fn name(&mut self, device: u32, directory: u32, inode: u32, block: u32, name: u32) {
         self.entries.insert((device, directory, name), (inode, block));
         let parent = self.directory(device, directory);
-        // Pinned during the lookup, as the kernel counts a reference.
+        // Pinned during the lookup, because the kernel counts a reference.
         self.pin(parent);
         let key = self.dentry_key(parent, name);
         if let Some(dentry) = self.dentries.find(&key) {
@@ -562,8 +562,8 @@ impl<'t> Caches<'t> {
         self.unpin(dentry);
     }
 
-    /// Looks up a name and removes it: its inode and pages, the buffers of its blocks, not the dentry, which stays and
-    /// says that the name is absent (`d_delete`). Does nothing to a directory with cached children.
+    /// Looks up a name and removes its inode, its pages and the buffers of its blocks. The dentry stays and records
+    /// that the name is absent (`d_delete`). Does nothing to a directory with cached children.
     fn unlink(&mut self, device: u32, directory: u32, name: u32) {
         let (inode, block) = self.entries.get(&(device, directory, name)).copied().unwrap_or_default();
         self.name(device, directory, inode, block, name);

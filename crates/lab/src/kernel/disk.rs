@@ -1,7 +1,7 @@
 //! A simulated ext2 disk: the location of inodes, and the blocks of new files.
 //!
 //! A block group has as many blocks as one block has bits. Each group has its inode table at the same offset near its
-//! start; the buffer cache's hash function suffers from this regularity. The blocks of a new file are contiguous, in
+//! start; the buffer cache's hash function suffers from this regularity. The blocks of a new file are contiguous and in
 //! the group of its inode. Numbers wrap at 32 bits, which disks of 1999 did not reach.
 //!
 //! Source: ext2's layout (Card, Ts'o, Tweedie 1994), with the defaults of mke2fs: one inode for every 4 KiB, 128 bytes
@@ -31,17 +31,17 @@ struct Allocated {
 }
 
 impl Disk {
-    /// A disk with nothing allocated. `block_bytes` is 1024, 2048 or 4096.
+    /// Creates a disk with nothing allocated. `block_bytes` is 1024, 2048 or 4096.
     pub fn new(block_bytes: u32) -> Self {
         Self { block_bytes, allocated: HashMap::new() }
     }
 
-    /// The blocks of a group: as many as a bitmap block has bits.
+    /// Returns the number of blocks per group: as many as a bitmap block has bits.
     pub fn blocks_per_group(&self) -> u32 {
         self.block_bytes * 8
     }
 
-    /// The inodes of a group.
+    /// Returns the number of inodes per group.
     pub fn inodes_per_group(&self) -> u32 {
         self.blocks_per_group() / (BYTES_PER_INODE / self.block_bytes)
     }
@@ -50,17 +50,17 @@ impl Disk {
         self.block_bytes / INODE_ON_DISK_BYTES
     }
 
-    /// The offset of the inode table in its group: after superblock, descriptors and two bitmaps.
+    /// Returns the offset of the inode table in its group: after superblock, descriptors and two bitmaps.
     fn table_start(&self) -> u32 {
         8
     }
 
-    /// The offset of the data blocks in their group.
+    /// Returns the offset of the data blocks in their group.
     fn data_start(&self) -> u32 {
         self.table_start() + self.inodes_per_group() / self.inodes_per_block()
     }
 
-    /// The group of an inode.
+    /// Returns the group of an inode.
     pub fn group(&self, inode: u32) -> u32 {
         inode.saturating_sub(1) / self.inodes_per_group()
     }
@@ -69,18 +69,18 @@ impl Disk {
         group.wrapping_mul(self.blocks_per_group()).wrapping_add(offset)
     }
 
-    /// The block of the inode table that contains `inode`.
+    /// Returns the block of the inode table that contains `inode`.
     pub fn inode_block(&self, inode: u32) -> u32 {
         let within = inode.saturating_sub(1) % self.inodes_per_group();
         self.block(self.group(inode), self.table_start() + within / self.inodes_per_block())
     }
 
-    /// The block bitmap and the inode bitmap of the group of `inode`.
+    /// Returns the block bitmap and the inode bitmap of the group of `inode`.
     pub fn bitmaps(&self, inode: u32) -> [u32; 2] {
         [2, 1].map(|before| self.block(self.group(inode), self.table_start() - before))
     }
 
-    /// The blocks of a page whose first block is `block`; none for a hole, 0.
+    /// Returns the blocks of a page whose first block is `block`; none for 0, a hole.
     pub fn page_blocks(&self, block: u32) -> impl Iterator<Item = u32> + use<> {
         let count = if block == 0 { 0 } else { PAGE_BYTES / self.block_bytes };
         (0..count).map(move |n| block.wrapping_add(n))

@@ -1,5 +1,5 @@
 //! The paper's Tables 1 to 6 and Histograms 1 to 5: the kernels and loads they compare, and their figures. Tables 7 to
-//! 10 have what the paper names for later: the swap cache, processes, users, memory areas.
+//! 10 cover what the paper leaves for later: the swap cache, processes, users, memory areas.
 //!
 //! Each table ends with kernels that are not in the paper: a table-driven function and the untransformed key (section
 //! 5), `hash_64` with the multipliers since and before Linux 4.7, and today's functions. The captions of the paper's
@@ -30,11 +30,11 @@ pub enum Load {
 /// A table of the paper, or beyond it.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// The number in the paper; above [`PAPER_TABLES`] ours.
+    /// The number in the paper; numbers above [`PAPER_TABLES`] are ours.
     pub number: u32,
     /// The source of its operations.
     pub load: Load,
-    /// The runs that a mean of the paper is of.
+    /// The number of runs behind each mean of the paper.
     pub paper_runs: usize,
     /// The subject.
     pub title: &'static str,
@@ -47,8 +47,8 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// Adds a kernel with the user's function and table size; the bits default to those that most kernels of the table
-    /// have. False for a table without a single hash function to replace.
+    /// Adds a kernel with the user's function and table size; the default is the size of most kernels of the table.
+    /// Returns false for a table that does not have exactly one hash function to replace.
     pub fn add(&mut self, name: &str, function: WordFunction, bits: Option<u32>) -> bool {
         let [variant] = self.kernels[0].variants[..] else { return false };
         let variant = match variant {
@@ -105,7 +105,7 @@ pub const HISTOGRAM_SCRIPTS: usize = 64;
 pub const PAPER_TABLES: u32 = 6;
 /// All tables.
 pub const TABLES: u32 = 10;
-/// The fewest and the most bits of a table.
+/// The permitted bits of a table.
 pub const BITS: std::ops::RangeInclusive<u32> = 1..=24;
 
 fn kernel(name: &str, variant: Variant, paper: &'static [(f64, f64)]) -> Kernel {
@@ -119,7 +119,7 @@ fn kernel(name: &str, variant: Variant, paper: &'static [(f64, f64)]) -> Kernel 
     }
 }
 
-/// A kernel that prunes more dentries, at the cost of the other caches of 2.2.5.
+/// Creates a kernel that prunes more dentries, at the cost of the other caches of 2.2.5.
 fn shrinking(name: &str, variant: Variant, paper: &'static [(f64, f64)]) -> Kernel {
     let [page, buffer, _, inode] = STOCK;
     Kernel { pruning: Pruning::Shrink, charged: vec![page, buffer, inode], ..kernel(name, variant, paper) }
@@ -140,7 +140,7 @@ const STOCK: [Variant; 4] = [
 const MULTIPLY: WordFunction = WordFunction::Multiply { by: MULTIPLIER, shift: None };
 
 impl Kernel {
-    /// The paper's time for all runs.
+    /// Sets the paper's time for all runs.
     fn elapsed(mut self, minutes: u32, seconds: u32) -> Kernel {
         self.paper_more.elapsed_seconds = Some(60 * minutes + seconds);
         self
@@ -324,7 +324,7 @@ fn table_6() -> Experiment {
     Experiment { paper_runs: 10, ..large(6, "all four caches", kernels) }
 }
 
-/// A table of numbers and processes, beyond the paper.
+/// Creates an experiment beyond the paper, with the load of processes.
 fn beyond(number: u32, title: &'static str, kernels: Vec<Kernel>) -> Experiment {
     Experiment { load: Load::Processes, ..large(number, title, kernels) }
 }

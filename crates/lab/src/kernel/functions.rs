@@ -34,7 +34,7 @@ pub struct PageKey {
 }
 
 impl PageKey {
-    /// The page number: the offset without its low [`PAGE_SHIFT`] bits.
+    /// Returns the page number: the offset without its low [`PAGE_SHIFT`] bits.
     pub fn page(&self) -> u32 {
         self.offset >> PAGE_SHIFT
     }
@@ -73,7 +73,7 @@ pub struct InodeKey {
 
 /// A hash function for keys of type `K`.
 pub trait Function<K>: Copy {
-    /// The bucket of `key`, below `1 << bits`.
+    /// Returns the bucket of `key`, below `1 << bits`.
     fn bucket(self, key: &K, bits: u32) -> u32;
 }
 
@@ -235,7 +235,7 @@ pub enum IdFunction {
     /// 2.2.5's: `(x >> 8) ^ x`, then a mask: the size less one. With the paper's 4,000 tasks the sizes are 1,000 and
     /// 250, not powers of two, so the mask has holes and most buckets stay empty.
     Stock(u32),
-    /// The same sum with a mask of all bits.
+    /// `(x >> 8) ^ x` with a mask of all bits.
     Fold,
     /// Any function of the number.
     Word(WordFunction),
@@ -269,13 +269,13 @@ fn low(word: u64) -> u32 {
     (word & u64::from(u32::MAX)) as u32
 }
 
-/// The top `bits` of the product with [`GOLDEN_RATIO_64`].
+/// Returns the top `bits` of the product with [`GOLDEN_RATIO_64`].
 #[inline]
 pub fn hash_64(word: u64, bits: u32) -> u32 {
     low(word.wrapping_mul(GOLDEN_RATIO_64) >> (64 - bits))
 }
 
-/// The top `bits` of the product with [`GOLDEN_RATIO_64_SPARSE`].
+/// Returns the top `bits` of the product with [`GOLDEN_RATIO_64_SPARSE`].
 #[inline]
 pub fn hash_64_sparse(word: u64, bits: u32) -> u32 {
     low(word.wrapping_mul(GOLDEN_RATIO_64_SPARSE) >> (64 - bits))
@@ -395,7 +395,7 @@ mod tests {
         }
     }
 
-    /// The size of the largest of 1024 buckets, with 1024 page-aligned addresses.
+    /// Returns the size of the largest of 1024 buckets that hold 1024 page-aligned addresses.
     fn largest(function: fn(u64, u32) -> u32) -> usize {
         let mut sizes = vec![0; 1024];
         (0..1024).for_each(|n| sizes[function(memory::wide(0xC000_0000 + (n << PAGE_SHIFT)), 10) as usize] += 1);

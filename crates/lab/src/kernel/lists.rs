@@ -1,6 +1,6 @@
 //! Ordered lists: the memory areas of a process in 2.2.5, one list for each owner, with the area found last.
 //!
-//! A find compares areas from the lowest address on. With a cache it compares the area found last first, as `find_vma`
+//! A find compares areas from the lowest address on. With a cache, it first compares the area found last, as `find_vma`
 //! does (`mmap_cache`). 2.2.5 changes to a balanced tree above 32 areas; `trees.rs` has one.
 //!
 //! Source: Linux 2.2, mm/mmap.c.
@@ -17,7 +17,7 @@ pub struct Lists {
 }
 
 impl Lists {
-    /// Empty lists for all owners of `stream`.
+    /// Creates empty lists for all owners of `stream`.
     pub fn new(stream: &Stream<PageKey>, cached: bool) -> Self {
         let owners = stream.ops.iter().map(|op| op.key.owner as usize + 1).max().unwrap_or(0);
         Self { lists: vec![Vec::new(); owners], last: cached.then(|| vec![(NONE, 0); owners]) }

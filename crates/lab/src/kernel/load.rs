@@ -1,11 +1,11 @@
 //! A synthetic development load over a real tree: concurrent users who copy, compile, edit, search and spell.
 //!
-//! Paths, inode numbers and lengths are those of the tree. So are block numbers if the file system reports them;
-//! otherwise blocks are allocated as ext2 would. All disks have blocks of [`BLOCK_BYTES`], as in 1999: a block of 4 KiB
-//! that a file system reports is four of them. As in the paper's benchmark, each script works on copies of some files
-//! in its own directories, with inodes and blocks of a second, simulated disk. At the end all copies are removed.
+//! Paths, inode numbers and lengths come from the tree; block numbers too, if the file system reports them. Otherwise
+//! blocks are allocated as ext2 would. All disks have blocks of [`BLOCK_BYTES`], as in 1999: a block of 4 KiB that a
+//! file system reports is four of them. As in the paper's benchmark, each script works on copies of some files in its
+//! own directories, with inodes and blocks of a second, simulated disk. At the end all copies are removed.
 //!
-//! Equal tree, seed and number of scripts give equal traces. At most [`FILE_PAGES_MAX`] pages of a file and
+//! The same tree, seed and number of scripts produce the same trace. At most [`FILE_PAGES_MAX`] pages of a file and
 //! [`ENTRIES_MAX`] entries of a tree are used.
 //!
 //! Source: Lever 2000, section 2: SPEC SDM, whose scripts are not public; the contents of ours are our choice.
@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 pub const ENTRIES_MAX: usize = 50_000;
 /// The pages of a file that are used.
 pub const FILE_PAGES_MAX: u32 = 16;
-/// The most concurrent scripts.
+/// The maximum number of concurrent scripts.
 pub const SCRIPTS_MAX: usize = 512;
 
 /// The block size of all disks, as in 1999.
@@ -136,12 +136,12 @@ impl Tree {
         }
     }
 
-    /// The number of regular files.
+    /// Returns the number of regular files.
     pub fn files(&self) -> usize {
         self.files.len()
     }
 
-    /// The load of `scripts` concurrent users, at most [`SCRIPTS_MAX`].
+    /// Generates the load of `scripts` concurrent users, at most [`SCRIPTS_MAX`].
     ///
     /// # Errors
     /// [`Stopped`] if `proceed` returned `Break`.
@@ -190,12 +190,13 @@ fn interleaved(scripts: Vec<Vec<Event>>, random: &mut Random) -> Vec<Event> {
     events
 }
 
-/// A uniform index below `limit`, which is not 0.
+/// Returns a uniform index below `limit`, which must not be 0.
 fn index_below(random: &mut Random, limit: usize) -> usize {
     random.below(limit as u64) as usize
 }
 
-/// An index below `limit`, which is not 0. Small ones are more frequent, like headers that every file includes.
+/// Returns an index below `limit`, which must not be 0. Small ones are more frequent, like headers that every file
+/// includes.
 fn skewed(random: &mut Random, limit: usize) -> usize {
     let (a, b) = (index_below(random, limit), index_below(random, limit));
     a * b / limit
@@ -289,7 +290,7 @@ struct Script<'w> {
     own: Vec<File>,
     outputs: u32,
     events: Vec<Event>,
-    /// Removes the remaining files.
+    /// The removals of the remaining files.
     cleanup: Vec<Event>,
 }
 
@@ -355,7 +356,7 @@ impl<'w> Script<'w> {
         }
     }
 
-    /// A name that no copy in the directory has, like those of numbered backups.
+    /// Returns a name that no copy in the directory has, numbered like a backup if `name` is taken.
     fn free_name(&mut self, directory: usize, name: u32) -> u32 {
         let mut free = name;
         let mut number = 0;

@@ -6,8 +6,8 @@
 //!
 //! The sizes are our estimate for i386: inodes of 332 bytes, 12 in a page (fs/inode.c, `grow_inodes`); dentries of 112
 //! bytes, aligned to cache lines of 32, so 128; superblocks from `kmalloc`, which rounds up to 512. Only the lowest set
-//! bit of the inode size enters a hash function (the page cache's), so every multiple of 4 that is not one of 8 hashes
-//! equally.
+//! bit of the inode size enters a hash function (the page cache's), so all multiples of 4 that are not multiples of 8
+//! hash equally.
 
 /// `sizeof(struct inode)`.
 pub const INODE_BYTES: u32 = 332;
@@ -39,7 +39,7 @@ pub enum Kind {
     Superblock,
 }
 
-/// The address of object number `slot` of its kind. Addresses repeat beyond 512 MiB, which is half a million inodes.
+/// Returns the address of object `slot` of its kind. Addresses repeat beyond 512 MiB, which is half a million inodes.
 pub fn address(kind: Kind, slot: u32) -> u32 {
     let (bytes, turn) = match kind {
         Kind::Inode => (INODE_BYTES, 0),
@@ -52,7 +52,7 @@ pub fn address(kind: Kind, slot: u32) -> u32 {
     NARROW + (run * RUN_PAGES + page % RUN_PAGES) * PAGE_BYTES + slot % per_page * bytes
 }
 
-/// The address of the same object in a 64-bit kernel.
+/// Returns the address of the object in a 64-bit kernel.
 #[inline]
 pub fn wide(address: u32) -> u64 {
     WIDE + u64::from(address.wrapping_sub(NARROW))

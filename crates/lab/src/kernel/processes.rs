@@ -1,12 +1,13 @@
-//! A synthetic load of processes for the tables that the paper names and does not measure: swap cache, processes,
+//! A synthetic load of processes for the tables that the paper names but does not measure: swap cache, processes,
 //! users, memory areas.
 //!
 //! Users log in and run commands, one process each. Processes get ascending numbers, are looked up by number a few
-//! times (`setpgid`, `kill`), and end. Each fork looks up the user; mail for other users adds users for a moment. A
-//! process maps a program and its libraries, and faults look up the area of an address, often the last one. Anonymous
-//! pages exceed memory: those out of memory are read back in clusters through the swap cache.
+//! times (`setpgid`, `kill`), and end. Each fork looks up the user; mail for other users briefly adds users. A process
+//! maps a program and its libraries, and faults look up the area of an address, often the last one. Anonymous pages
+//! exceed memory: pages that were swapped out are read back in clusters through the swap cache.
 //!
-//! Equal seed and number of scripts give equal streams. The numbers below are our choice: the paper has no such load.
+//! The same seed and number of scripts produce the same streams. The numbers below are our choice: the paper has no
+//! such load.
 //! Source: Linux 2.2, kernel/fork.c (`uidhash`, `get_pid`), mm/mmap.c (`find_vma`), mm/swap_state.c, mm/swapfile.c.
 
 use super::functions::{PAGE_SHIFT, PageKey};
@@ -32,7 +33,7 @@ const PID_RESTART: u32 = 300;
 const AREAS: std::ops::Range<u64> = 12..60;
 /// Page faults of a process.
 const FAULTS: u64 = 200;
-/// One fault in this many is in another area than the one before.
+/// One fault in this many chooses an area anew.
 const AREA_CHANGES: u64 = 3;
 /// Swap slots that are read together.
 const CLUSTER: u32 = 16;
@@ -90,7 +91,7 @@ impl<K: Copy + Eq + Hash> Recorder<K> {
         self.stream.ops.push(Op { action: Action::Remove, slot, key });
     }
 
-    /// The load ends here; what follows cleans up.
+    /// Marks the end of the load; later operations clean up.
     fn mark(&mut self) {
         self.stream.mark = self.stream.ops.len();
     }
@@ -109,7 +110,7 @@ struct World {
     last_pid: u32,
 }
 
-/// The load of `scripts` users.
+/// Generates the load of `scripts` users.
 ///
 /// # Errors
 /// [`Stopped`] if `proceed` returned `Break`.
@@ -182,8 +183,8 @@ impl World {
         }
     }
 
-    /// The lookups of a command: its process group is set by itself and by its shell; now and then a signal, sometimes
-    /// to a process that has ended; page faults. Returns its memory areas.
+    /// Makes the lookups of a command. It and its shell set its process group; an occasional signal goes to a process,
+    /// which may have ended; there are page faults. Returns its memory areas.
     fn command(&mut self, shell: u32, command: u32) -> Vec<PageKey> {
         for pid in [command, command, shell] {
             self.processes.find(pid);
@@ -213,7 +214,7 @@ impl World {
         (0..count).map(key).collect()
     }
 
-    /// A process delivers mail as the recipient, and ends.
+    /// Runs a process that delivers mail as the recipient, and ends.
     fn mail(&mut self) {
         let user = USER_MIN + self.random.below(MAILBOXES) as u32;
         let pid = self.fork(user);
@@ -236,7 +237,7 @@ impl World {
         let (a, b) = (self.random.below(pages.into()), self.random.below(pages.into()));
         let page = (a * b / u64::from(pages)) as u32;
         if self.swap.find(swap_key(page)) {
-            // Written: it leaves the cache, as its slot is out of date.
+            // A written page leaves the cache, because its slot is out of date.
             if self.random.below(4) == 0 {
                 self.drop_swap(swap_key(page));
             }
@@ -265,8 +266,8 @@ impl World {
     }
 }
 
-/// The key of an anonymous page in the swap cache: the swapper's inode, and the swap entry, which has the device from
-/// bit 1 on and the slot from bit 8 on (i386, `SWP_ENTRY`).
+/// Returns the key of an anonymous page in the swap cache: the swapper's inode, and the swap entry, which has the
+/// device from bit 1 on and the slot from bit 8 on (i386, `SWP_ENTRY`).
 fn swap_key(page: u32) -> PageKey {
     let (device, slot) = (page % SWAP_DEVICES, page / SWAP_DEVICES + 1);
     PageKey { inode: memory::SWAPPER_INODE, offset: device << 1 | slot << 8, owner: 0 }

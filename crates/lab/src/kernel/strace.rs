@@ -4,8 +4,7 @@
 //! block numbers, so they are allocated as ext2 would, one block group for each directory, in order of first use. Not
 //! modelled: file offsets after `dup` or `fork` (they restart at 0), symbolic links, reads by the kernel itself.
 //!
-//! Lines that are no call and calls that touch no file are skipped and counted, because strace writes other messages
-//! too.
+//! Lines that are not calls, and calls that touch no file, are skipped and counted: strace also writes other messages.
 
 use super::Proceed;
 use super::disk::{Disk, PAGE_BYTES};
@@ -32,14 +31,14 @@ pub struct Converted {
     pub trace: Trace,
     /// The number of lines read.
     pub lines: usize,
-    /// The number of lines that gave no event.
+    /// The number of lines that produced no event.
     pub skipped: usize,
 }
 
 /// Converts strace output.
 ///
 /// # Errors
-/// [`Error::Line`] for a line that is too long, above a limit, or if no line gave an event; [`Error::Io`];
+/// [`Error::Line`] for a line that is too long or exceeds a limit, or if no line produced an event; [`Error::Io`];
 /// [`Error::Stopped`].
 pub fn convert(reader: impl BufRead, proceed: Proceed<'_>) -> Result<Converted, Error> {
     let mut converter = Converter::new();
@@ -48,7 +47,7 @@ pub fn convert(reader: impl BufRead, proceed: Proceed<'_>) -> Result<Converted, 
     while let Some(line) = lines.next()? {
         count += 1;
         let before = converter.trace.events.len();
-        // strace escapes paths, so a line that is not UTF-8 is no call.
+        // strace escapes paths, so a line that is not UTF-8 is not a call.
         if let Ok(line) = std::str::from_utf8(line) {
             converter.line(line).map_err(|what| Error::Line { line: count, what })?;
         }
@@ -61,7 +60,7 @@ pub fn convert(reader: impl BufRead, proceed: Proceed<'_>) -> Result<Converted, 
     Ok(Converted { trace: converter.trace, lines: count, skipped })
 }
 
-/// Whether the beginning of a file looks like output of strace: it has a line with a finished or an unfinished call.
+/// Returns whether the start of a file looks like output of strace: a line has a finished or an unfinished call.
 pub fn is_strace(start: &[u8]) -> bool {
     const LINES: usize = 8;
     if is_trace(start) {
@@ -208,7 +207,7 @@ impl Converter {
         Ok(Some(full))
     }
 
-    /// `None` for what is no file: an empty path, a pipe, a truncated path.
+    /// Returns `None` if this is not a file: an empty path, a pipe, a truncated path.
     fn full_path(&mut self, process: u32, directory: &str, path: &str) -> Option<String> {
         let path = unquoted(path)?;
         if let Some(current) = directory.strip_prefix("AT_FDCWD<").and_then(|directory| directory.strip_suffix('>')) {
@@ -237,7 +236,7 @@ impl Converter {
         Ok(Some(self.trace.name(part.as_bytes())))
     }
 
-    /// The inode of a name. A new file gets one in the group of its directory, a new directory one in a new group.
+    /// Returns the inode of a name. A new file gets one in the group of its directory, a new directory in a new group.
     fn inode(&mut self, parent: u32, name: u32, directory: bool) -> u32 {
         if let Some(inode) = self.nodes.get(&(parent, name)) {
             return *inode;
@@ -258,7 +257,7 @@ impl Converter {
         *self.directory_blocks.entry(directory).or_insert_with(|| self.disk.allocate_blocks(DEVICE, group, 1))
     }
 
-    /// The inode of an open file, without a lookup.
+    /// Returns the inode of an open file, without a lookup.
     fn file(&mut self, path: &str) -> Result<Option<u32>, String> {
         let parts = parts_of(path);
         let mut at = ROOT;
@@ -318,7 +317,7 @@ fn process_of(line: &str) -> (u32, &str) {
     (number.parse().unwrap_or(0), rest.trim_start_matches(']').trim_start())
 }
 
-/// The name of a call, without the time that `-t` and `-r` write before it.
+/// Returns the name of a call, without the time that `-t` and `-r` write before it.
 fn call_name(before_arguments: &str) -> &str {
     before_arguments.rsplit(' ').find(|word| !word.is_empty()).unwrap_or_default()
 }
@@ -371,7 +370,7 @@ fn first_number(result: &str) -> Option<u64> {
     result.split(' ').next()?.parse().ok()
 }
 
-/// The text of a C string; `None` if strace truncated it.
+/// Returns the text of a C string; `None` if strace truncated it.
 fn unquoted(argument: &str) -> Option<String> {
     let inner = argument.strip_prefix('"')?.strip_suffix('"')?;
     let (mut bytes, mut text) = (inner.bytes().peekable(), Vec::with_capacity(inner.len()));
@@ -397,7 +396,7 @@ fn unquoted(argument: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// The names of a path, with `.` and `..` resolved.
+/// Returns the names of a path, with `.` and `..` resolved.
 fn parts_of(path: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     for part in path.split('/').take(2 * DEPTH_MAX) {

@@ -1,7 +1,7 @@
-//! Timed replays: lookups a second of each kernel's tables, and the sizes of their buckets.
+//! Timed replays: lookups per second in each kernel's tables, and the sizes of their buckets.
 //!
 //! A run replays all operations of a kernel's caches, including insertions and removals, and divides the lookups by the
-//! processor time of the thread, so a busy machine counts little. Runs of all kernels are interleaved, so what else it
+//! processor time of the thread, so other load matters little. Runs of all kernels are interleaved, so what other load
 //! does to the processor's caches slows all of them. The fastest and the slowest run do not count, as in the paper.
 //! Tables are created before the clock starts. Every lookup is checked.
 //!
@@ -26,9 +26,9 @@ use std::time::Duration;
 const RUN_MIN: Duration = Duration::from_millis(20);
 /// The most replays of a run, for caches with few operations.
 const REPLAYS_MAX: u32 = 2000;
-/// A kernel gets no further run after this time: a slow one would take most of the study's time.
+/// A kernel gets no more runs after this time: a slow one would take most of the study's time.
 const KERNEL_MAX: Duration = Duration::from_millis(600);
-/// With fewer runs all count: of three, one would remain, and no deviation.
+/// With fewer runs, all count: of three, only one would remain, without a deviation.
 const TRIMMED_MIN: usize = 5;
 /// Operations between two calls of `proceed`.
 const PROCEED_OPS: usize = 1 << 15;
@@ -42,7 +42,7 @@ const HASH_ROUND_MIN: Duration = Duration::from_micros(500);
 pub enum Areas {
     /// An ordered list.
     List,
-    /// An ordered list; the area found last is compared first. 2.2.5's, up to 32 areas.
+    /// An ordered list that first compares the area found last. 2.2.5's, up to 32 areas.
     CachedList,
     /// A red-black tree, as in 2.4. 2.2.5 has AVL trees above 32 areas, which compare about as many.
     Trees,
@@ -72,7 +72,7 @@ pub enum Variant {
 }
 
 impl Variant {
-    /// The number of buckets; `None` for trees and lists.
+    /// Returns the number of buckets; `None` for trees and lists.
     pub fn buckets(self) -> Option<u64> {
         match self {
             Self::PageTrees | Self::Area(_) => None,
@@ -89,7 +89,7 @@ impl Variant {
         }
     }
 
-    /// The name of the cache.
+    /// Returns the name of the cache.
     pub fn cache(self) -> &'static str {
         match self {
             Self::Page(..) | Self::PageTrees => "page",
@@ -126,7 +126,7 @@ impl Variant {
     }
 }
 
-/// Something done with a cache's operations and an empty table for them.
+/// A computation on a cache's operations and an empty table for them.
 trait Visitor {
     type Output;
     /// For tables without a hash function.
@@ -154,21 +154,21 @@ pub struct Kernel {
     pub variants: Vec<Variant>,
     /// The pruning of the dentry cache.
     pub pruning: Pruning,
-    /// Tables of other caches, whose additional lookups are charged to the kernel where its pruning is not 2.2.5's.
+    /// Tables of other caches, whose additional lookups are charged to the kernel if its pruning is not 2.2.5's.
     pub charged: Vec<Variant>,
-    /// The paper's scripts an hour and their deviation, for each number of scripts; empty for kernels that are not in
+    /// The paper's scripts per hour and their deviation, for each number of scripts; empty for kernels that are not in
     /// the paper.
     pub paper: &'static [(f64, f64)],
     /// The paper's other columns.
     pub paper_more: PaperMore,
 }
 
-/// The columns of some of the paper's tables.
+/// Columns that only some of the paper's tables have.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PaperMore {
-    /// Scripts an hour without the first run, and their deviation.
+    /// Scripts per hour without the first run, and their deviation.
     pub without_first: Option<(f64, f64)>,
-    /// The fastest run's scripts an hour.
+    /// The fastest run's scripts per hour.
     pub maximum: Option<f64>,
     /// The time of all runs.
     pub elapsed_seconds: Option<u32>,
@@ -188,17 +188,17 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Objects in the table.
+    /// Returns the number of objects in the table.
     pub fn objects(&self) -> u64 {
         self.sizes.iter().map(|(size, buckets)| *size as u64 * buckets).sum()
     }
 
-    /// Objects in the largest bucket.
+    /// Returns the number of objects in the largest bucket.
     pub fn largest(&self) -> usize {
         self.sizes.last_key_value().map_or(0, |(size, _)| *size)
     }
 
-    /// Objects in buckets larger than `size`.
+    /// Returns the number of objects in buckets larger than `size`.
     pub fn objects_above(&self, size: usize) -> u64 {
         self.sizes.range(size + 1..).map(|(size, buckets)| *size as u64 * buckets).sum()
     }
@@ -216,7 +216,7 @@ pub enum Moment {
 /// The figures of a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// Lookups a second: the mean of the runs without the fastest and the slowest.
+    /// Lookups per second: the mean of the runs without the fastest and the slowest.
     pub lookups_per_second: f64,
     /// Their standard deviation.
     pub deviation: f64,
@@ -230,7 +230,7 @@ pub struct Measured {
     pub runs: usize,
     /// The sum of the replay times of all runs, in processor time.
     pub elapsed: Duration,
-    /// For each table: nanoseconds to compute the hash function, keys in the processor's cache; `None` without one.
+    /// For each table: nanoseconds per hash, with keys in the processor's cache; `None` without a hash function.
     pub hash_ns: Vec<Option<f64>>,
     /// The costs of its pruning in other caches, which its times include; empty with 2.2.5's pruning.
     pub charges: Vec<Charge>,
@@ -302,7 +302,7 @@ pub fn measure<'s>(
     measured.collect()
 }
 
-/// The figures of all runs; `charged` seconds are added to each.
+/// Returns the figures of all runs; `charged` seconds are added to each.
 fn summary(
     times: &[Duration],
     lookups: u64,
@@ -331,14 +331,14 @@ fn summary(
     }
 }
 
-/// Mean and standard deviation.
+/// Returns mean and standard deviation.
 fn mean(values: &[f64]) -> (f64, f64) {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     (mean, (squares / (values.len() as f64 - 1.0).max(1.0)).sqrt())
 }
 
-/// The additional work of `other` with the operations `of`, compared with those of 2.2.5's pruning.
+/// Returns the additional work of `other` with the operations `of`, compared with those of 2.2.5's pruning.
 fn charge(other: Variant, of: &Streams, stock: &Streams, proceed: Proceed<'_>) -> Result<Charge, Stopped> {
     let difference = |a: u64, b: u64| a as i64 - b as i64;
     let ((lookups, misses), (stock_lookups, stock_misses)) = (other.visit(of, Lookups), other.visit(stock, Lookups));
@@ -352,7 +352,7 @@ fn charge(other: Variant, of: &Streams, stock: &Streams, proceed: Proceed<'_>) -
     })
 }
 
-/// The mean time of a replay, and the shape at the end of the load if `shaped`.
+/// Returns the mean time of a replay, and the shape at the end of the load if `shaped`.
 fn run(
     variant: Variant,
     streams: &Streams,
@@ -371,13 +371,13 @@ fn run(
     Ok((time / replays, shape))
 }
 
-/// The processor time of this thread.
+/// Returns the processor time of this thread.
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
-/// All lookups, and the unsuccessful ones.
+/// Counts all lookups, and the unsuccessful ones.
 struct Lookups;
 
 impl Visitor for Lookups {
@@ -436,7 +436,7 @@ fn timed<K: Copy + Eq, T: Table<K>>(
     Ok((thread_time() - start, counts))
 }
 
-/// Nanoseconds to compute the hash function of a table, for keys that are looked up: the median of several rounds.
+/// Nanoseconds per hash of a table's hash function, for keys that are looked up: the median of several rounds.
 struct HashTime;
 
 impl Visitor for HashTime {
@@ -470,7 +470,7 @@ fn hash_round<K: Copy + Eq, F: Function<K>>(keys: &[K], table: &Chains<K, F>) ->
     }
 }
 
-/// The shape of a table at a moment, with its counts until then.
+/// Returns the shape of a table at a moment, with its counts until then.
 pub fn shape(variant: Variant, streams: &Streams, moment: Moment) -> Shape {
     let (counts, sizes) = variant.visit(streams, Sizes { moment });
     Shape { cache: variant.cache(), buckets: variant.buckets(), counts, sizes }

@@ -51,12 +51,12 @@ impl<K> Default for Stream<K> {
 }
 
 impl<K> Stream<K> {
-    /// The number of lookups in `ops`.
+    /// Returns the number of lookups in `ops`.
     pub fn lookups(&self) -> u64 {
         self.ops.iter().filter(|op| op.action == Action::Find).count() as u64
     }
 
-    /// The number of unsuccessful lookups in `ops`.
+    /// Returns the number of unsuccessful lookups in `ops`.
     pub fn unsuccessful(&self) -> u64 {
         self.ops.iter().filter(|op| op.action == Action::Find && op.slot == NONE).count() as u64
     }
@@ -64,7 +64,7 @@ impl<K> Stream<K> {
 
 /// A table of cached objects.
 pub trait Table<K> {
-    /// The slot of the key or [`NONE`], and the number of objects compared.
+    /// Returns the slot of the key or [`NONE`], and the number of objects compared.
     fn find(&self, key: &K) -> (u32, u32);
     /// Called after a successful [`find`](Self::find), for tables that remember the last object.
     #[inline]
@@ -73,7 +73,7 @@ pub trait Table<K> {
     fn insert(&mut self, slot: u32, key: K);
     /// Removes the key in the slot.
     fn remove(&mut self, slot: u32, key: &K);
-    /// The number of objects in each bucket, tree or list.
+    /// Returns the number of objects in each bucket, tree or list.
     fn sizes(&self) -> Vec<usize>;
 }
 
@@ -95,13 +95,13 @@ pub struct Chains<K, F> {
 }
 
 impl<K: Copy, F: Function<K>> Chains<K, F> {
-    /// An empty table for slots below `slots`; `blank` is any key.
+    /// Creates an empty table for slots below `slots`; `blank` is any key.
     pub fn new(function: F, bits: u32, slots: usize, blank: K) -> Self {
         let nodes = vec![Node { key: blank, next: NONE, previous: NONE }; slots];
         Self { heads: vec![NONE; 1 << bits], nodes, function, bits }
     }
 
-    /// The bucket of `key`.
+    /// Returns the bucket of `key`.
     #[inline]
     pub fn bucket_of(&self, key: &K) -> u32 {
         self.function.bucket(key, self.bits)
@@ -170,7 +170,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// All lookups.
+    /// Returns the number of all lookups.
     pub fn lookups(&self) -> u64 {
         self.successful + self.unsuccessful
     }

@@ -18,7 +18,7 @@ fn proceed() -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// 120 files in 6 directories, of 0 to 6 pages.
+/// Creates 120 files of 0 to 6 pages in 6 directories.
 pub fn small_tree() -> TempDir {
     let root = tempfile::tempdir().unwrap();
     for directory in 0..6 {
@@ -112,7 +112,7 @@ fn every_kernel_finds_exactly_the_cached_objects() {
             assert_eq!(measured.shapes.len(), kernel.variants.len());
             assert!(measured.lookups_per_second > 0.0);
             for (variant, shaped) in kernel.variants.iter().zip(&measured.shapes) {
-                // That of the timed replay is that of a replay by itself.
+                // The shape of the timed replay equals that of a separate replay.
                 assert_eq!(shape(*variant, streams(kernel.pruning), Moment::Full), *shaped);
             }
             for shape in &measured.shapes {
@@ -141,7 +141,7 @@ fn shrinking_prunes_more() {
     assert!(shrink.0 > stock.0 && shrink.1 > stock.1, "{stock:?} {shrink:?}");
 }
 
-/// Pruned dentries are looked up in the inode cache again, which is charged to the kernel that pruned them.
+/// Pruned dentries cause new lookups in the inode cache, which are charged to the kernel that pruned them.
 #[test]
 fn a_shrink_is_charged_for_lookups_in_other_caches() {
     let trace = small_load(6);

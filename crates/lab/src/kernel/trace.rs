@@ -1,6 +1,6 @@
 //! Traces: the requests of processes to the file system, in memory and as text.
 //!
-//! The text has one event a line (docs/kernel-traces.md). It is untrusted: the reader checks every number, and
+//! The text has one event per line (docs/kernel-traces.md). It is untrusted: the reader checks every number, and
 //! [`EVENTS_MAX`], [`NAMES_MAX`] and [`NAME_LEN_MAX`] bound its memory.
 
 use super::{Proceed, Stopped};
@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, BufRead, Read, Write};
 
-/// The most events of a trace; each takes 24 bytes of memory.
+/// The maximum number of events in a trace; each takes 24 bytes of memory.
 pub const EVENTS_MAX: usize = 8 << 20;
-/// The most distinct names of a trace.
+/// The maximum number of distinct names in a trace.
 pub const NAMES_MAX: usize = 1 << 20;
 /// The longest name, as in the kernel.
 pub const NAME_LEN_MAX: usize = 255;
@@ -132,18 +132,18 @@ impl From<Stopped> for Error {
     }
 }
 
-/// Whether a file begins as a trace does.
+/// Returns whether a file starts like a trace.
 pub fn is_trace(start: &[u8]) -> bool {
     start.starts_with(MAGIC.as_bytes())
 }
 
 impl Trace {
-    /// An empty trace for disks with blocks of `block_bytes`.
+    /// Creates an empty trace for disks with blocks of `block_bytes`.
     pub fn new(block_bytes: u32) -> Self {
         Self { block_bytes, events: Vec::new(), names: Keys::new(), numbers: HashMap::new() }
     }
 
-    /// The index of a name; adds a new name.
+    /// Returns the index of a name; adds the name if it is new.
     pub fn name(&mut self, name: &[u8]) -> u32 {
         if let Some(number) = self.numbers.get(name) {
             return *number;
@@ -157,7 +157,7 @@ impl Trace {
     /// Reads the text of a trace.
     ///
     /// # Errors
-    /// [`Error::Line`] for the first malformed line, or above a limit; [`Error::Io`]; [`Error::Stopped`].
+    /// [`Error::Line`] for the first line that is malformed or exceeds a limit; [`Error::Io`]; [`Error::Stopped`].
     pub fn read(reader: impl BufRead, proceed: Proceed<'_>) -> Result<Self, Error> {
         let mut lines = Lines::new(reader, LINE_MAX, proceed);
         let first = lines.next()?.ok_or_else(|| at(1, "empty; a trace starts with its format line".to_owned()))?;
@@ -227,7 +227,7 @@ impl Trace {
     /// Writes the text of the trace.
     ///
     /// # Errors
-    /// The errors of `writer`.
+    /// Returns the errors of `writer`.
     pub fn write(&self, writer: &mut impl Write) -> io::Result<()> {
         writeln!(writer, "{MAGIC}{}", self.block_bytes)?;
         let name = |name: u32| escaped(self.names.get(name as usize).unwrap_or_default());
@@ -325,7 +325,7 @@ impl<'l> Fields<'l> {
         }
     }
 
-    /// The rest of the line as a name.
+    /// Reads the rest of the line as a name.
     fn name(&mut self, trace: &mut Trace) -> Result<u32, String> {
         let name = unescaped(std::mem::take(&mut self.0))?;
         if name.is_empty() || name.len() > NAME_LEN_MAX {
@@ -338,7 +338,7 @@ impl<'l> Fields<'l> {
     }
 }
 
-/// The name as text: a newline is `\n`, a backslash `\\`.
+/// Returns the name as text: a newline is `\n`, a backslash `\\`.
 fn escaped(name: &[u8]) -> String {
     name.escape_ascii().to_string()
 }
@@ -367,7 +367,7 @@ fn unescaped(text: &[u8]) -> Result<Vec<u8>, String> {
     Ok(name)
 }
 
-/// In quotes, cut to 64 bytes.
+/// Returns the bytes in quotes, cut to 64.
 fn quoted(bytes: &[u8]) -> String {
     format!("\"{}\"", bytes[..bytes.len().min(64)].escape_ascii())
 }

@@ -30,7 +30,7 @@ pub struct Trees {
 }
 
 impl Trees {
-    /// Empty trees for all inodes and slots of `stream`.
+    /// Creates empty trees for all inodes and slots of `stream`.
     pub fn new(stream: &Stream<PageKey>) -> Self {
         let owners = stream.ops.iter().map(|op| op.key.owner as usize + 1).max().unwrap_or(0);
         Self::with_capacity(owners, stream.slots)
@@ -62,7 +62,7 @@ impl Trees {
         self.nodes[slot as usize].red
     }
 
-    /// The side of its parent on which a node is.
+    /// Returns which child of its parent a node is.
     fn side(&self, slot: u32) -> Side {
         usize::from(self.child(self.parent(slot), RIGHT) == slot)
     }
@@ -92,7 +92,7 @@ impl Trees {
         self.node(slot).parent = up;
     }
 
-    /// Restores that no red node has a red child, after the red node `slot` was inserted.
+    /// Restores the rule that no red node has a red child, after the red node `slot` was inserted.
     fn rebalance_after_insert(&mut self, owner: usize, mut slot: u32) {
         while self.is_red(self.parent(slot)) {
             let parent = self.parent(slot);
@@ -238,7 +238,7 @@ mod tests {
         PageKey { inode: 0, offset: page, owner }
     }
 
-    /// The black height below `slot`. Asserts all red-black rules, and appends the pages in order.
+    /// Returns the black height below `slot`. Asserts all red-black rules, and appends the pages in order.
     fn black_height(trees: &Trees, slot: u32, pages: &mut Vec<u32>) -> u32 {
         if slot == trees.leaf() {
             return 1;

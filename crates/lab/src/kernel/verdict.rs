@@ -3,8 +3,8 @@
 //!
 //! Most kernels of the paper's tables differ by less than their runs do. A pair of kernels is *separated* if the means
 //! differ by more than two standard errors of the difference. Only the order of separated pairs can be reproduced. The
-//! rank correlation (Spearman) is over all kernels, so it is accompanied by the one that a repetition of the paper's
-//! own runs would have with the printed figures: from means with twice the variance of a mean, drawn with a fixed seed.
+//! rank correlation (Spearman) covers all kernels. For comparison we report the one that a repetition of the paper's
+//! runs would have with the printed figures: from means with twice the variance of a mean, drawn with a fixed seed.
 //!
 //! Source: Lever 2000, Tables 1 to 6; Spearman 1904.
 
@@ -24,13 +24,13 @@ struct Mean {
 }
 
 impl Mean {
-    /// Whether it is larger than `other` by more than chance explains.
+    /// Returns whether it exceeds `other` by more than chance explains.
     fn exceeds(self, other: Mean) -> bool {
         self.value - other.value > ERRORS * self.error.hypot(other.error)
     }
 }
 
-/// The comparison of one table under one load with the paper's.
+/// The comparison of one table under one load with the paper's figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// Spearman's rank correlation of our means and the paper's; 1 for equal order.
@@ -94,7 +94,7 @@ impl Verdict {
         verdict
     }
 
-    /// Whether every pair that the paper separates is in the same order here.
+    /// Returns whether every pair that the paper separates is in the same order here.
     pub fn same_order(&self) -> bool {
         self.agreeing == self.separated
     }
@@ -104,7 +104,7 @@ fn values(means: &[Mean]) -> Vec<f64> {
     means.iter().map(|mean| mean.value).collect()
 }
 
-/// The mean rank correlation of the printed means with repetitions of them.
+/// Returns the mean rank correlation of the printed means with repetitions of them.
 fn repeated(paper: &[Mean]) -> f64 {
     let mut random = Random::new(1);
     let printed = values(paper);
@@ -116,15 +116,15 @@ fn repeated(paper: &[Mean]) -> f64 {
     (0..REPETITIONS).map(|_| once(&mut random)).sum::<f64>() / REPETITIONS as f64
 }
 
-/// A standard normal variable (Box and Muller).
+/// Returns a standard normal variable (Box and Muller).
 fn normal(random: &mut Random) -> f64 {
     let mut uniform = || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
     let (a, b) = (1.0 - uniform(), uniform());
     (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
 }
 
-/// Spearman's rank correlation: Pearson's of the ranks, where equal values share the mean of their ranks. 0 if all
-/// values of one side are equal.
+/// Returns Spearman's rank correlation: Pearson's of the ranks, where equal values share the mean of their ranks. 0 if
+/// all values of one side are equal.
 pub fn rank_correlation(a: &[f64], b: &[f64]) -> f64 {
     let (a, b) = (ranks(a), ranks(b));
     let mean = (a.len() as f64 - 1.0) / 2.0;

@@ -44,7 +44,7 @@ pub enum WordFunction {
     },
     /// Steiner's: 127 times the key, plus the key shifted right by 10 and by 18.
     ShiftAdd,
-    /// The key plus itself shifted right by this many bits; by the bits of the table if not given.
+    /// The key plus itself shifted right by this many bits; `None` shifts by the bits of the table.
     Fold {
         /// The shift, below 32.
         shift: Option<u32>,
@@ -54,7 +54,7 @@ pub enum WordFunction {
 }
 
 impl WordFunction {
-    /// The bucket of `key`, below `1 << bits`.
+    /// Returns the bucket of `key`, below `1 << bits`.
     #[inline]
     pub fn bucket(self, key: u32, bits: u32) -> u32 {
         match self {
@@ -64,7 +64,7 @@ impl WordFunction {
         }
     }
 
-    /// The 32-bit hash of `key`: of a product without a shift, the whole product.
+    /// Returns the 32-bit hash of `key`; for a product without a shift, the whole product.
     #[inline]
     pub fn hash(self, key: u32) -> u32 {
         match self {
@@ -79,8 +79,8 @@ impl WordFunction {
         }
     }
 
-    /// A hash whose low bits select the bucket, for a table of any size: bits of a product without a shift are
-    /// reversed, so that its top bits come first.
+    /// Returns a hash whose low bits select the bucket, for a table of any size. A product without a shift is
+    /// bit-reversed, so that its top bits come first.
     pub fn low_bits(self, key: u32) -> u32 {
         match self {
             Self::Multiply { shift: None, .. } => self.hash(key).reverse_bits(),
@@ -88,11 +88,11 @@ impl WordFunction {
         }
     }
 
-    /// A function as the user writes it: `untransformed`, `multiply[:MULTIPLIER[:SHIFT]]`, `shift-add`, `fold[:SHIFT]`,
-    /// `tabulation`.
+    /// Parses a function as the user writes it: `untransformed`, `multiply[:MULTIPLIER[:SHIFT]]`, `shift-add`,
+    /// `fold[:SHIFT]`, `tabulation`.
     ///
     /// # Errors
-    /// The reason, for the user.
+    /// Returns the reason, for the user.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut parts = text.split(':');
         let name = parts.next().unwrap_or_default();

@@ -33,7 +33,7 @@ struct Entry<'k> {
 
 /// The result of a search in a list.
 struct Walk {
-    /// The entry before `key`, or before where it would be inserted; 0 is the head.
+    /// The entry before `key`, or before its insertion point; 0 is the head.
     before: u32,
     found: bool,
     touched: u64,

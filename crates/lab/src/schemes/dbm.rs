@@ -1,13 +1,13 @@
-//! dbm and ndbm: a bitmap of split buckets determines how many bits of a hash name its bucket.
+//! dbm and ndbm: a bitmap of split buckets determines how many bits of a hash select its bucket.
 //!
 //! ```text
 //! bitmap   0 | 1 2 | 3 4 5 6 | ...        bit (hash & mask) + mask is set if that bucket
 //! mask     0 |  1  |    3    |            has split at that mask
 //! ```
 //!
-//! A full page splits immediately. Pairs with the next hash bit set move to the page with that bit set, often far
-//! behind, so the file has holes. A pair larger than a page cannot be stored; neither can more equal hashes than fit in
-//! a page.
+//! A full page splits immediately. Pairs with the next hash bit set move to the page with that bit set, often far away
+//! in the file, which therefore has holes. A pair larger than a page cannot be stored; neither can more equal hashes
+//! than fit in a page.
 //!
 //! Source: Seltzer & Yigit 1991, "dbm and ndbm", after Thompson.
 
@@ -19,7 +19,7 @@ pub(super) struct Dbm<'k> {
     function: Function,
     /// The bits that are set. A set, because the bitmap can have 2^33 bits.
     bitmap: HashSet<u64>,
-    /// The most hash bits that any bucket has used, which determines the length of the bitmap.
+    /// The maximum number of hash bits of any bucket; it determines the length of the bitmap.
     depth: u32,
     pages: Pages<'k>,
     figures: Figures,
@@ -31,7 +31,7 @@ impl Dbm<'_> {
         Dbm { function, bitmap: HashSet::new(), depth: 0, pages, figures: Figures::default() }
     }
 
-    /// The bucket of a hash, and the mask of the hash bits that name it.
+    /// Returns the bucket of a hash, and the mask of the hash bits that select it.
     pub(super) fn access(&self, hash: u32) -> (u32, u64) {
         let hash = u64::from(hash);
         let mut mask = 0;

@@ -1,7 +1,7 @@
 //! dynahash: linear hashing in memory. Buckets are linked lists. The next bucket in order splits when the average load
 //! is above the fill factor.
 //!
-//! The bucket that splits is the next in order, rarely the longest one. The average load stays at the fill factor.
+//! The bucket that splits is rarely the longest one. The average load stays at the fill factor.
 //!
 //! Source: Seltzer & Yigit 1991, "dynahash", after Larson 1988. Differs: starts at one bucket; no size is declared.
 //! Not here: the arithmetic (`splitpoint::linear`).
@@ -11,7 +11,7 @@ use splitpoint::linear;
 
 /// The default fill factor in entries.
 pub(super) const FILL_FACTOR: u64 = 1;
-/// The list heads of one allocation.
+/// The number of list heads per allocation.
 const SEGMENT: usize = 256;
 
 pub(super) struct Dynahash<'k> {

@@ -19,7 +19,7 @@ pub enum Function {
 }
 
 impl Function {
-    /// The hash of `key`.
+    /// Returns the hash of `key`.
     pub fn hash(self, key: &[u8]) -> u32 {
         match self {
             Function::Package(kind) => kind.hash(key, 0) as u32,
@@ -30,7 +30,7 @@ impl Function {
         }
     }
 
-    /// The name in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Function::Package(kind) => kind.name(),

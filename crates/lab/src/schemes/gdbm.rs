@@ -8,7 +8,7 @@
 //!
 //! A bucket of depth d splits by hash bit d. If d equals the depth of the directory, the directory doubles first, so a
 //! few keys that agree in many bits make it large. A bucket holds references to pairs. The pairs are elsewhere in the
-//! file, have any length, and cost a hit a second page.
+//! file and may have any length; a hit reads a second page for its pair.
 //!
 //! Source: Seltzer & Yigit 1991, "gdbm", after Fagin and others 1979; the contents of a bucket follow the program.
 //! Differs: the allocation of pairs in the file is not modelled; a pair costs only its bytes.
@@ -19,7 +19,7 @@ use super::{Figures, Found, Function, Pair, Refused, Scheme};
 const ELEMENT_BYTES: usize = 24;
 /// An entry of the directory.
 const ADDRESS_BYTES: u64 = 8;
-/// The deepest directory of the model, which limits it to 64 MiB in the model. A good function stays far below.
+/// The maximum depth of the directory, which limits it to 64 MiB in the model. A good function stays far below.
 pub(super) const DEPTH_MAX: u32 = 24;
 
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ impl<'k> Gdbm<'k> {
         Gdbm { function, page_bytes, depth: 0, directory, buckets, figures: Figures::default() }
     }
 
-    /// The number of the bucket that holds `hash`.
+    /// Returns the number of the bucket that holds `hash`.
     fn bucket(&self, hash: u32) -> usize {
         let mask = (1 << self.depth) - 1;
         self.directory[(hash & mask) as usize] as usize

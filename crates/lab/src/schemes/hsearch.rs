@@ -13,7 +13,7 @@
 
 use super::{ENTRY_BYTES, Figures, Found, Function, HASH_BITS, Pair, Refused, Scheme};
 
-/// The most slots of a table: 2^28 take 8 GiB in the model.
+/// The maximum number of slots in a table: 2^28 take 8 GiB in the model.
 pub const SLOTS_MAX: usize = 1 << 28;
 /// Brent rearranges above this number of probes.
 const BRENT_THRESHOLD: usize = 2;
@@ -34,20 +34,20 @@ pub(super) struct Hsearch<'k> {
 }
 
 impl<'k> Hsearch<'k> {
-    /// A table for at least `nelem` entries: rounded up to a prime or a power of two.
+    /// Creates a table for at least `nelem` entries, rounded up to a prime or a power of two.
     pub fn new(function: Function, nelem: usize, probing: Probing) -> Self {
         let nelem = nelem.clamp(2, SLOTS_MAX);
         let slot_count = if probing == Probing::Linear { next_prime(nelem) } else { nelem.next_power_of_two() };
         Hsearch { function, probing, slots: vec![None; slot_count], figures: Figures::default() }
     }
 
-    /// The first slot of the probe sequence of `hash`.
+    /// Returns the first slot of the probe sequence of `hash`.
     fn home(&self, hash: u32) -> usize {
         // A division, or for a power of two the low bits.
         hash as usize % self.slots.len()
     }
 
-    /// The step of the probe sequence. Odd if the size is a power of two, so that it visits every slot.
+    /// Returns the step of the probe sequence. It is odd if the size is a power of two, so that it visits every slot.
     fn interval(&self, hash: u32) -> usize {
         if self.probing == Probing::Linear {
             return 1;
@@ -57,7 +57,7 @@ impl<'k> Hsearch<'k> {
         (further_bits | 1) % self.slots.len()
     }
 
-    /// The slot of probe number `probe`, from 0.
+    /// Returns the slot of probe number `probe`, from 0.
     fn slot(&self, hash: u32, probe: usize) -> usize {
         // Both are below 2^29.
         (self.home(hash) + probe * self.interval(hash)) % self.slots.len()
@@ -76,8 +76,8 @@ impl<'k> Hsearch<'k> {
         (self.slots.len(), false)
     }
 
-    /// Frees a slot before probe `far` of the sequence of `hash`, by moving the key there. Returns the probe of the
-    /// freed slot.
+    /// Frees a slot before probe `far` of the sequence of `hash` by moving its key. Returns the probe of the freed
+    /// slot; `far` if no move is cheap enough.
     ///
     /// Tries the cheapest move first: a key at probe `early` moves by `later` of its own intervals; the cost is the
     /// sum.
@@ -133,7 +133,7 @@ impl<'k> Scheme<'k> for Hsearch<'k> {
     }
 }
 
-/// The smallest prime that is at least `number`.
+/// Returns the smallest prime that is at least `number`.
 pub(super) fn next_prime(number: usize) -> usize {
     let is_prime = |n: &usize| (2..).take_while(|d| d * d <= *n).all(|d| !n.is_multiple_of(d));
     (number.max(2)..).find(is_prime).expect("there is no last prime")

@@ -88,12 +88,12 @@ struct Placed {
 }
 
 impl<'k> Hybrid<'k> {
-    /// The 1991 package.
+    /// Creates the 1991 package's table.
     pub fn of_1991(function: Function, page_bytes: usize, fill_factor: u64) -> Self {
         Self::new(function, page_bytes, Overflow::Chain, Fill::Pairs(fill_factor))
     }
 
-    /// Splitpoint's table.
+    /// Creates Splitpoint's table.
     pub fn of_splitpoint(function: Function, page_bytes: usize, fill_factor: Option<u64>) -> Self {
         let fill = fill_factor.map_or(Fill::Percent(FILL_PERCENT), Fill::Pairs);
         Self::new(function, page_bytes, Overflow::VariablePage, fill)
@@ -116,12 +116,12 @@ impl<'k> Hybrid<'k> {
         }
     }
 
-    /// The bytes of a page that are available for records.
+    /// Returns the bytes of a page that are available for records.
     fn capacity(&self) -> usize {
         self.page_bytes - if self.overflow == Overflow::Chain { HEADER_BYTES_1991 } else { HEADER_BYTES }
     }
 
-    /// The bytes of a pair in an extent.
+    /// Returns the bytes of a pair in an extent; 0 if it has none.
     fn extent(&self, pair: &Pair) -> usize {
         let is_large = self.overflow == Overflow::VariablePage && pair.bytes() + SLOT_BYTES > self.page_bytes / 4;
         let key_bytes = if self.keeps_key(pair) { 0 } else { pair.key.len() };
@@ -132,7 +132,7 @@ impl<'k> Hybrid<'k> {
         pair.key.len() <= self.page_bytes / 8
     }
 
-    /// The bytes of a pair on its page.
+    /// Returns the bytes of a pair on its page.
     fn record(&self, pair: &Pair) -> usize {
         match self.overflow {
             Overflow::Chain => pair.bytes() + OFFSETS_BYTES,
@@ -184,18 +184,18 @@ impl<'k> Hybrid<'k> {
         Placed { pages_written, overflowed }
     }
 
-    /// The overflow pages of the 1991 file.
+    /// Returns the number of overflow pages of the 1991 file.
     fn overflow_pages(&self) -> u64 {
         self.overflow_bytes / self.page_bytes as u64
     }
 
-    /// Whether `pair` could need more overflow pages than the 1991 package has addresses for.
+    /// Returns whether `pair` could need more overflow pages than the 1991 package has addresses for.
     fn lacks_addresses(&self, pair: &Pair) -> bool {
         let pages = self.record(pair).div_ceil(self.capacity()) as u64;
         self.overflow == Overflow::Chain && self.overflow_pages() + pages > OVERFLOW_PAGES_MAX
     }
 
-    /// The load as a multiple of the limit.
+    /// Returns the load as a multiple of the limit.
     fn load(&self) -> f64 {
         let buckets = self.buckets.len() as u64;
         match self.fill {
@@ -251,12 +251,12 @@ impl<'k> Page<'k> {
     }
 }
 
-/// Two of 64 bits, chosen by the high bits of the hash: the low bits are equal for all pairs of a bucket.
+/// Returns two of 64 bits, chosen by the high bits of the hash: the low bits are equal for all pairs of a bucket.
 fn filter_bits(hash: u32) -> u64 {
     1 << (hash >> 26) | 1 << (hash >> 20 & 63)
 }
 
-/// Primary pages that Splitpoint's table has allocated, and the number of groups that they are in.
+/// Returns how many primary pages Splitpoint's table has allocated, and in how many groups.
 pub(super) fn groups(max_bucket: u32) -> (u64, u64) {
     let (group, index) = linear::group(max_bucket);
     (u64::from(max_bucket - index) + u64::from(linear::group_len(group)), group as u64 + 1)

@@ -1,4 +1,4 @@
-//! Historical access methods and Splitpoint's as small models: how each addresses a key, and the cost.
+//! Small models of historical access methods and of Splitpoint's: how each addresses a key, and the cost.
 //!
 //! | module | scheme | addressing |
 //! |---|---|---|
@@ -11,8 +11,8 @@
 //! | `study` | | inserts keys into a scheme and measures it on the way |
 //!
 //! The models store keys and count bytes; they store no values and write no file. Work is counted in pages or entries,
-//! never in time, so a study has the same result on every machine. Hashes have 32 bits, as in the original programs;
-//! low bits first.
+//! never in time, so a study has the same result on every machine. Hashes have 32 bits, as in the original programs,
+//! and low bits are used first.
 //!
 //! Source: Seltzer & Yigit 1991, "Existing UNIX Hashing Techniques"; each module names what it takes from the program
 //! itself.
@@ -51,7 +51,7 @@ const ENTRY_BYTES: u64 = 2 * POINTER_BYTES;
 ///
 /// Keys are borrowed for `'k`: a study inserts millions of the user's keys without copying them.
 pub trait Scheme<'k> {
-    /// Stores `key` with a value of `value_bytes`. A key that is present stays as it is.
+    /// Stores `key` with a value of `value_bytes`. Leaves a key that is present unchanged.
     ///
     /// # Errors
     /// The scheme cannot store the pair. Its pairs are unchanged, but splits done on the way remain.
@@ -60,7 +60,7 @@ pub trait Scheme<'k> {
     /// Looks up `key`.
     fn find(&self, key: &[u8]) -> Found;
 
-    /// The costs so far. O(1).
+    /// Returns the costs so far. O(1).
     fn figures(&self) -> Figures;
 }
 
@@ -95,7 +95,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// The bytes of pairs in percent of the bytes that hold them.
+    /// Returns the bytes of pairs in percent of the bytes that hold them.
     pub fn utilisation_percent(&self) -> f64 {
         if self.store_bytes == 0 { 0.0 } else { 100.0 * self.pair_bytes as f64 / self.store_bytes as f64 }
     }
@@ -140,7 +140,7 @@ pub enum Refused {
         /// The number of addresses.
         pages: u64,
     },
-    /// The page is still full after the most splits that one insert may do.
+    /// The page is still full after the maximum number of splits for one insert.
     SplitLimit {
         /// The limit.
         splits: u32,
@@ -148,12 +148,12 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// Whether every later key will be rejected too.
+    /// Returns whether every later key will be rejected too.
     pub fn is_final(self) -> bool {
         matches!(self, Refused::TableFull { .. })
     }
 
-    /// The name of the reason in JSON.
+    /// Returns the name of the reason in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Refused::PairTooLarge { .. } => "pair_too_large",
@@ -221,12 +221,12 @@ pub struct Options {
     pub fill_factor: Option<u64>,
     /// The mean bytes of a pair, for the paper's equation (1).
     pub average_pair_bytes: usize,
-    /// The hash function for all schemes; `None` for that of each scheme.
+    /// The hash function for all schemes; `None` for each scheme's own.
     pub function: Option<splitpoint::HashKind>,
 }
 
 impl Options {
-    /// The first option that is out of range, with the legal range; `None` if all are legal.
+    /// Returns the first option that is out of range, with the legal range; `None` if all are legal.
     pub fn invalid(&self) -> Option<String> {
         if !(PAGE_BYTES_MIN..=PAGE_BYTES_MAX).contains(&self.page_bytes) {
             return Some(format!("pages of {} bytes; give {PAGE_BYTES_MIN} to {PAGE_BYTES_MAX}", self.page_bytes));
@@ -238,7 +238,7 @@ impl Options {
             .then(|| format!("{} entries; give {} or fewer", self.nelem, hsearch::SLOTS_MAX))
     }
 
-    /// The paper's equation (1), for the fill factor: `(average pair + 4) * fill_factor >= page`.
+    /// Returns the fill factor by the paper's equation (1): `(average pair + 4) * fill_factor >= page`.
     fn equation_one(&self) -> u64 {
         self.page_bytes.div_ceil(self.average_pair_bytes + 4).max(1) as u64
     }
@@ -290,7 +290,7 @@ impl SchemeKind {
         SchemeKind::Splitpoint,
     ];
 
-    /// The name in reports, options and JSON.
+    /// Returns the name in reports, options and JSON.
     pub fn name(self) -> &'static str {
         match self {
             SchemeKind::Dbm => "dbm",
@@ -308,19 +308,19 @@ impl SchemeKind {
         }
     }
 
-    /// The scheme of this name; `ndbm` is dbm.
+    /// Returns the scheme of this name; `ndbm` is dbm.
     pub fn from_name(name: &str) -> Option<Self> {
         let name = if name == "ndbm" { "dbm" } else { name };
         Self::ALL.iter().copied().find(|kind| kind.name() == name)
     }
 
-    /// Whether it stores pairs in a file; its costs are then counted in pages, otherwise in entries.
+    /// Returns whether it stores pairs in a file. If so, its costs are counted in pages, otherwise in entries.
     pub fn on_disk(self) -> bool {
         use SchemeKind::*;
         matches!(self, Dbm | Sdbm | Gdbm | Hash1991 | Splitpoint)
     }
 
-    /// Its hash function: that of `options`, or its own.
+    /// Returns its hash function: the one in `options`, or its own.
     pub fn function(self, options: &Options) -> Function {
         use SchemeKind::*;
         let own = match self {
@@ -330,15 +330,15 @@ impl SchemeKind {
             HsearchDiv => Function::ByteSum,
             Hsearch | HsearchBrent | HsearchChained | HsearchSortUp | HsearchSortDown => Function::Multiplied,
             Dynahash => Function::Package(splitpoint::HashKind::Dynahash),
-            // Equal to hash4 of that package up to its initial value: keys of equal length collide under both or
-            // neither.
+            // Differs from hash4 of that package only in the initial value: keys of equal length collide under
+            // both or neither.
             Hash1991 => Function::Package(splitpoint::HashKind::Djb2),
             Splitpoint => Function::Package(splitpoint::HashKind::DEFAULT),
         };
         options.function.map_or(own, Function::Package)
     }
 
-    /// An empty table. `options` must be [valid](Options::invalid).
+    /// Creates an empty table. `options` must be [valid](Options::invalid).
     pub fn empty<'k>(self, options: &Options) -> Box<dyn Scheme<'k> + 'k> {
         use chained::{Chained, Order};
         use hsearch::{Hsearch, Probing};

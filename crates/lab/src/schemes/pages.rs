@@ -1,4 +1,4 @@
-//! The sparse file of dbm and sdbm: page n is bucket n, and exists once it was written.
+//! The sparse file of dbm and sdbm: page n is bucket n, and exists once it has been written.
 //!
 //! A page holds a count, two offsets for each pair, and the pairs.
 //! Source: the page layout of both programs.
@@ -31,13 +31,13 @@ impl<'k> Pages<'k> {
         Pages { page_bytes, written: HashMap::from([(0, Page::default())]), highest: 0 }
     }
 
-    /// Whether an empty page can hold `pair`.
+    /// Returns an error if an empty page cannot hold `pair`.
     pub fn check_size(&self, pair: &Pair) -> Result<(), Refused> {
         let (pair_bytes, page_bytes) = (pair.bytes() + OFFSETS_BYTES, self.page_bytes - COUNT_BYTES);
         if pair_bytes > page_bytes { Err(Refused::PairTooLarge { pair_bytes, page_bytes }) } else { Ok(()) }
     }
 
-    /// Adds `pair`, which is not in the bucket yet, if its page has room.
+    /// Adds `pair`, which must not be in the bucket yet, if its page has room. Returns whether it had.
     pub fn store(&mut self, bucket: u32, pair: Pair<'k>) -> bool {
         self.highest = self.highest.max(bucket);
         let page = self.written.entry(bucket).or_default();
@@ -66,13 +66,13 @@ impl<'k> Pages<'k> {
         examined
     }
 
-    /// Searches a bucket, which reads one page even if it is a hole.
+    /// Searches a bucket. This reads one page even if it is a hole.
     pub fn find(&self, bucket: u32, hash: u32, key: &[u8]) -> Found {
         let page = self.written.get(&bucket);
         Found { found: page.is_some_and(|page| page.pairs.iter().any(|pair| pair.is(hash, key))), touched: 1 }
     }
 
-    /// The number of pairs in a bucket.
+    /// Returns the number of pairs in a bucket.
     pub fn pair_count(&self, bucket: u32) -> u64 {
         self.written.get(&bucket).map_or(0, |page| page.pairs.len() as u64)
     }

@@ -15,7 +15,7 @@ use super::pages::Pages;
 use super::{Figures, Found, Function, HASH_BITS, Pair, Refused, Scheme};
 use std::collections::HashSet;
 
-/// The most splits of one insert.
+/// The maximum number of splits for one insert.
 pub(super) const SPLITS_MAX: u32 = 10;
 
 pub(super) struct Sdbm<'k> {

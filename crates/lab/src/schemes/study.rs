@@ -1,7 +1,8 @@
 //! Inserts keys into a scheme and measures it at several numbers of keys.
 //!
-//! Equal keys give equal figures: the keys looked up are evenly spaced, at most [`SAMPLE_MAX`] hits and misses a point.
-//! A study ends early after [`WORK_MAX`] comparisons, because some schemes are quadratic with some functions.
+//! The same keys produce the same figures: the keys looked up are evenly spaced, at most [`SAMPLE_MAX`] hits and misses
+//! per point. A study ends early after [`WORK_MAX`] comparisons, because some schemes are quadratic with some
+//! functions.
 
 use super::{Figures, Options, Refused, SchemeKind};
 use crate::keys::Keys;
@@ -9,9 +10,9 @@ use splitpoint::HashKind;
 use std::collections::HashSet;
 use std::ops::{ControlFlow, RangeInclusive};
 
-/// Comparisons and moves of all inserts together after which a study ends early.
+/// A study ends early after this many comparisons and moves by all inserts together.
 pub const WORK_MAX: u64 = 200_000_000;
-/// The most keys looked up at a point, present and absent ones each.
+/// The maximum number of present keys, and of absent keys, looked up at a point.
 const SAMPLE_MAX: usize = 10_000;
 /// Lookups at a point stop after touching this many entries.
 const TOUCHED_MAX: u64 = 2_000_000;
@@ -30,36 +31,36 @@ pub struct Distinct<'k> {
 }
 
 impl<'k> Distinct<'k> {
-    /// The distinct keys of `keys`, in order of first occurrence.
+    /// Collects the distinct keys of `keys`, in order of first occurrence.
     pub fn of(keys: &'k Keys) -> Self {
         let mut set = HashSet::with_capacity(keys.len());
         let distinct: Vec<_> = keys.iter().filter(|key| set.insert(*key)).collect();
         Distinct { duplicates: keys.len() - distinct.len(), keys: distinct, set }
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether there are no keys.
+    /// Returns whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// All keys in order.
+    /// Returns all keys in order.
     pub fn keys(&self) -> &[&'k [u8]] {
         &self.keys
     }
 
-    /// The mean bytes of a key, rounded up; 0 without keys.
+    /// Returns the mean bytes of a key, rounded up; 0 without keys.
     pub fn average_bytes(&self) -> usize {
         let bytes: usize = self.keys.iter().map(|key| key.len()).sum();
         bytes.div_ceil(self.keys.len().max(1))
     }
 }
 
-/// Absent keys similar to `keys`, for misses: with another last byte, or with a suffix.
+/// Returns absent keys similar to `keys`, for misses: with another last byte, or with a suffix.
 pub fn absent_keys(keys: &Distinct) -> Keys {
     let step = keys.len().div_ceil(SAMPLE_MAX).max(1);
     let sample = keys.keys.iter().step_by(step);
@@ -115,7 +116,7 @@ impl Point {
 /// Keys that could not be stored for one kind of reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusals {
-    /// The reason of the first key.
+    /// The reason for the first key.
     pub reason: Refused,
     /// The first key.
     pub example: Vec<u8>,
@@ -148,8 +149,8 @@ pub struct Study {
 }
 
 impl Study {
-    /// Inserts all keys and measures at about `point_count` numbers of keys. The length of each value is in
-    /// `value_bytes` and depends on its key. Calls `proceed` every `STRIDE` inserts; `None` if it returned `Break`.
+    /// Inserts all keys and measures at about `point_count` numbers of keys. The length of each value is within
+    /// `value_bytes` and depends on its key. Calls `proceed` every `STRIDE` inserts; returns `None` on `Break`.
     pub fn run(
         kind: SchemeKind,
         keys: &Distinct,
@@ -194,7 +195,7 @@ impl Study {
         Some(study)
     }
 
-    /// The measurement after the last key; `None` without keys.
+    /// Returns the measurement after the last key; `None` without keys.
     pub fn last(&self) -> Option<&Point> {
         self.points.last()
     }
@@ -207,7 +208,7 @@ impl Study {
     }
 }
 
-/// About `count` numbers up to `last`, at equal ratios.
+/// Returns about `count` numbers up to `last`, at equal ratios.
 fn numbers(last: usize, count: usize) -> Vec<usize> {
     let first = FIRST_POINT.min(last).max(1) as f64;
     let steps = count.saturating_sub(1).max(1) as f64;
@@ -219,7 +220,7 @@ fn numbers(last: usize, count: usize) -> Vec<usize> {
     numbers
 }
 
-/// A length in `range` that depends on the key alone.
+/// Returns a length in `range` that depends on the key alone.
 fn value_bytes_of(key: &[u8], range: &RangeInclusive<usize>) -> usize {
     let width = (range.end() - range.start()) as u64;
     // No scheme uses this seeded function by default, so lengths and addresses are independent.
@@ -227,7 +228,7 @@ fn value_bytes_of(key: &[u8], range: &RangeInclusive<usize>) -> usize {
     range.start() + by_key as usize
 }
 
-/// The pages or entries that lookups of a sample touch: mean and maximum.
+/// Returns the mean and maximum of the pages or entries that lookups of a sample touch.
 fn successful(scheme: &dyn super::Scheme, inserted: &[&[u8]]) -> (Option<f64>, u64) {
     let step = inserted.len().div_ceil(SAMPLE_MAX).max(1);
     let mut worst = 0;
@@ -239,7 +240,7 @@ fn successful(scheme: &dyn super::Scheme, inserted: &[&[u8]]) -> (Option<f64>, u
     (mean(&mut touched), worst)
 }
 
-/// All numbers below `count`, in an order whose first few are spread evenly.
+/// Iterates over all numbers below `count`, in an order whose first few are spread evenly.
 fn scattered(count: usize) -> impl Iterator<Item = usize> {
     // A step near the golden section that is coprime to `count` visits every number once.
     let divisor = |mut a: usize, mut b: usize| {
@@ -253,7 +254,7 @@ fn scattered(count: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |index| index * step % count)
 }
 
-/// The mean, up to a sum of [`TOUCHED_MAX`].
+/// Returns the mean of the values until their sum reaches [`TOUCHED_MAX`].
 fn mean(touched: &mut dyn Iterator<Item = u64>) -> Option<f64> {
     let (mut sum, mut count) = (0_u64, 0_u64);
     while sum < TOUCHED_MAX

@@ -1,4 +1,4 @@
-//! The models against the paper's pseudocode, textbook figures, a plain set of keys, and Splitpoint's table.
+//! Compares the models with the paper's pseudocode, textbook figures, a plain set of keys, and Splitpoint's table.
 
 use super::chained::{Chained, Order};
 use super::dbm::Dbm;
@@ -25,7 +25,7 @@ fn numbered(count: usize) -> Keys {
     (0..count).map(|number| format!("key {number}")).collect()
 }
 
-/// The mean pages or entries that `find` touches.
+/// Returns the mean number of pages or entries that `find` touches.
 fn mean_touched<'a>(scheme: &dyn Scheme, keys: impl Iterator<Item = &'a [u8]>) -> f64 {
     let touched: Vec<u64> = keys.map(|key| scheme.find(key).touched).collect();
     touched.iter().sum::<u64>() as f64 / touched.len() as f64

@@ -1,4 +1,4 @@
-//! The ranking of functions, and the advice in words.
+//! Ranks functions and gives advice in words.
 //!
 //! All functions that spread the keys as evenly as random are ranked by speed, as far as their times differ by more
 //! than noise. Evenness is judged by the cost of an unsuccessful lookup against the random model, not by the p-value:
@@ -27,7 +27,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// The class of a function with these buckets.
+    /// Returns the class of a function with these buckets.
     pub fn of(level: &Level) -> Class {
         if level.excess_significant > 2.0 {
             return Class::TooFew;
@@ -41,7 +41,7 @@ impl Class {
         }
     }
 
-    /// The name in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Class::TooFew => "too few",
@@ -65,8 +65,8 @@ pub struct Advice {
     pub text: String,
 }
 
-/// Sorts the best function first. Equal functions keep their order, and so do those whose times differ by no more than
-/// noise.
+/// Sorts the best function first. Functions that are equal, or whose times differ by no more than noise, keep their
+/// order.
 pub(super) fn rank(functions: &mut [FunctionReport]) {
     let unevenness = |report: &FunctionReport| {
         // Differences among functions no worse than random are chance.
@@ -79,11 +79,11 @@ pub(super) fn rank(functions: &mut [FunctionReport]) {
     functions.chunk_by_mut(|_, next| next.class <= Class::AsRandom).for_each(rank_by_time);
 }
 
-/// The fastest, then those that cannot be told from it, in their order; then the fastest of the rest, and so on.
+/// Moves the fastest and those as fast within noise to the front, in their order; then repeats this for the rest.
 fn rank_by_time(functions: &mut [FunctionReport]) {
     let mut rest = functions;
     while let Some(fastest) = rest.iter().filter_map(|report| report.speed.as_ref()).min_by(by_time).cloned() {
-        // Stable: false, for those as fast, comes before true.
+        // A stable sort. False, for those as fast, comes before true.
         rest.sort_by_key(|report| report.speed.as_ref().is_none_or(|speed| speed.is_slower_than(&fastest)));
         let as_fast = as_fast_as(&fastest, rest);
         rest = &mut rest[as_fast..];
@@ -94,7 +94,7 @@ fn by_time(a: &&Speed, b: &&Speed) -> std::cmp::Ordering {
     a.own_ns.total_cmp(&b.own_ns)
 }
 
-/// The number of functions, counted from the first, that are as fast as the fastest within the noise.
+/// Returns how many functions, counted from the first, are as fast as the fastest within noise.
 fn as_fast_as(fastest: &Speed, ranked: &[FunctionReport]) -> usize {
     ranked.iter().take_while(|report| report.speed.as_ref().is_some_and(|s| !s.is_slower_than(fastest))).count()
 }
@@ -144,7 +144,7 @@ pub(super) fn advise(survey: &Survey, ranked: &[FunctionReport]) -> Advice {
     Advice { function: name.to_owned(), buckets, text }
 }
 
-/// The functions that are as even as the first, and not slower beyond noise.
+/// Names the functions that are at least as even as random, and as fast as the fastest of these within noise.
 fn as_fast(ranked: &[FunctionReport]) -> String {
     let even = ranked.iter().take_while(|report| report.class <= Class::AsRandom).count();
     let Some(fastest) = ranked[..even].iter().filter_map(|report| report.speed.as_ref()).min_by(by_time) else {
@@ -159,8 +159,8 @@ fn as_fast(ranked: &[FunctionReport]) -> String {
     }
 }
 
-/// The number of buckets to use, and why. A smaller table is mentioned if a successful
-/// lookup costs at most half a key more there.
+/// Returns the number of buckets to use, and why. Mentions a smaller table if a successful lookup there costs at most
+/// half a key more.
 fn size(best: &FunctionReport) -> (u64, String) {
     let level = best.level();
     let smaller = best.levels[1..]
@@ -195,7 +195,7 @@ fn size(best: &FunctionReport) -> (u64, String) {
     }
 }
 
-/// The functions to avoid, and the evidence.
+/// Names the functions to avoid, with the evidence.
 fn faults(ranked: &[FunctionReport]) -> String {
     let bad: Vec<_> = ranked.iter().filter(|report| report.class >= Class::Poor).collect();
     if bad.is_empty() {

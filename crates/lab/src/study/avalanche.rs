@@ -13,10 +13,10 @@ use std::collections::HashSet;
 pub const BYTES_MAX: usize = 16;
 /// The number of keys that are tried.
 const KEYS_MAX: usize = 2048;
-/// A bit position that fewer keys than this have is not reported.
+/// A bit position is not reported if fewer keys than this have it.
 const TRIES_MIN: u32 = 64;
 
-/// The frequency with which each bit of the hash flipped.
+/// How often each bit of the hash flipped.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Avalanche {
     /// The width of the hash in bits.
@@ -28,7 +28,7 @@ pub struct Avalanche {
 }
 
 impl Avalanche {
-    /// Flips bits of `keys`, which are distinct; `None` if fewer than [`TRIES_MIN`] keys have any.
+    /// Flips bits of `keys`, which must be distinct. Returns `None` if fewer than [`TRIES_MIN`] keys have any bits.
     pub(super) fn measure(function: &HashFunction, output_bits: u32, keys: &Keys) -> Option<Avalanche> {
         let mut flips = vec![[0u32; 64]; BYTES_MAX * 8];
         let (mut have, mut tries) = (vec![0u32; BYTES_MAX * 8], vec![0u32; BYTES_MAX * 8]);
@@ -69,24 +69,24 @@ impl Avalanche {
         self.flips.iter().flatten().map(|share| (2.0 * share - 1.0).abs())
     }
 
-    /// The bias of the worst pair of bits: 0 flips half of the time, 1 never or always.
+    /// Returns the bias of the worst pair of bits: 0 flips half of the time, 1 never or always.
     pub fn worst_bias(&self) -> f64 {
         self.cells().fold(0.0, f64::max)
     }
 
-    /// The mean bias over all pairs of bits.
+    /// Returns the mean bias over all pairs of bits.
     pub fn mean_bias(&self) -> f64 {
         self.cells().sum::<f64>() / self.cells().count().max(1) as f64
     }
 
-    /// The mean bias that a random function shows with this number of tries.
+    /// Returns the mean bias that a random function shows with this number of tries.
     pub fn expected_mean_bias(&self) -> f64 {
         // The mean absolute value of a normal variable is sqrt(2 / pi) of its standard deviation, here 1 / sqrt(tries).
         let one = |tries: &u32| (std::f64::consts::FRAC_2_PI / f64::from(*tries)).sqrt();
         self.tries.iter().map(one).sum::<f64>() / self.tries.len().max(1) as f64
     }
 
-    /// The share of pairs of bits that never or always flip.
+    /// Returns the share of pairs of bits that never or always flip.
     pub fn stuck_share(&self) -> f64 {
         self.cells().filter(|bias| *bias > 0.999).count() as f64 / self.cells().count().max(1) as f64
     }
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!((bad.flips[3][3], bad.flips[3][4]), (1.0, 0.0));
     }
 
-    /// The neighbours of most of these keys are among them.
+    /// For most of these keys, flipping a bit makes another of them.
     #[test]
     fn two_keys_that_differ_in_one_bit_are_tried_once() {
         let keys: Keys = (0..1024u64).map(u64::to_le_bytes).collect();

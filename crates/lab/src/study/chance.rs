@@ -14,19 +14,19 @@
 use statrs::function::erf::erfc;
 use statrs::function::gamma::{gamma_lr, gamma_ur, ln_gamma};
 
-/// Below this expected number of pairs their distribution is computed exactly.
+/// Up to this expected number of pairs, their distribution is computed exactly.
 const EXACT_PAIRS_MAX: f64 = 20.0;
-/// Steps of the exact computation at most: some milliseconds.
+/// The maximum number of steps of the exact computation: a few milliseconds.
 const EXACT_STEPS_MAX: f64 = 2e7;
-/// Results that random placement has less often than this are not attributed to chance. A study compares a dozen
+/// Results less probable than this under random placement are not attributed to chance. A study compares a dozen
 /// functions.
 pub const SIGNIFICANT: f64 = 1e-4;
 
-/// Up to this many degrees of freedom the chi-square distribution is computed exactly; above, as the cube of a normal
+/// Up to this many degrees of freedom, the chi-square distribution is computed exactly; above, as the cube of a normal
 /// variable, with an error below 1e-6.
 const DEGREES_EXACT_MAX: f64 = 1e5;
 
-/// The Poisson probability of `count` at this mean.
+/// Returns the Poisson probability of `count` at this mean.
 pub fn poisson(mean: f64, count: u64) -> f64 {
     if mean <= 0.0 {
         return if count == 0 { 1.0 } else { 0.0 };
@@ -35,7 +35,7 @@ pub fn poisson(mean: f64, count: u64) -> f64 {
     (count * mean.ln() - mean - ln_gamma(count + 1.0)).exp()
 }
 
-/// The median size of the largest of `buckets` buckets: the size that half a bucket is expected to exceed.
+/// Returns the median size of the largest of `buckets` buckets: the size that half a bucket is expected to exceed.
 pub fn largest(mean: f64, buckets: u64) -> u64 {
     if mean <= 0.0 {
         return 0;
@@ -50,7 +50,7 @@ pub fn largest(mean: f64, buckets: u64) -> u64 {
     low
 }
 
-/// The number of pairs of keys that share a bucket, when each key is placed uniformly at random.
+/// The distribution of the number of pairs of keys that share a bucket, when each key is placed uniformly at random.
 pub struct Pairs {
     keys: u64,
     buckets: u64,
@@ -59,10 +59,10 @@ pub struct Pairs {
 }
 
 impl Pairs {
-    /// For `keys` in `buckets`.
+    /// Creates the distribution for `keys` keys in `buckets` buckets.
     pub fn new(keys: u64, buckets: u64) -> Self {
         let mut pairs = Pairs { keys, buckets, exact: None };
-        // Twenty standard deviations and more above the mean.
+        // More than twenty standard deviations above the mean.
         let most = (pairs.mean() + 20.0 * pairs.mean().sqrt() + 40.0).min(pairs.all()) as usize;
         let sizes = (2..).take_while(|size| size * (size - 1) / 2 <= most).count() + 2;
         let rounds = if keys <= buckets { keys as f64 } else { (keys * buckets) as f64 };
@@ -76,7 +76,7 @@ impl Pairs {
         pairs
     }
 
-    /// All pairs of keys.
+    /// Returns the number of all pairs of keys.
     fn all(&self) -> f64 {
         self.keys as f64 * (self.keys as f64 - 1.0).max(0.0) / 2.0
     }
@@ -85,7 +85,7 @@ impl Pairs {
         self.all() / self.buckets as f64
     }
 
-    /// The probability of `count` pairs or more.
+    /// Returns the probability of `count` pairs or more.
     pub fn at_least(&self, count: u128) -> f64 {
         if count == 0 {
             return 1.0;
@@ -93,8 +93,8 @@ impl Pairs {
         if let Some(exact) = &self.exact {
             return usize::try_from(count).ok().and_then(|count| exact.get(count)).copied().unwrap_or(0.0);
         }
-        // Whether two keys share a bucket is independent of whether another two do, but not of two such facts about
-        // the same three keys: hence the second term of the third moment.
+        // Any two pairs of keys share a bucket independently of each other, but the three pairs of the same three keys
+        // do not: hence the second term of the third moment.
         let p = 1.0 / self.buckets as f64;
         let variance = self.mean() * (1.0 - p);
         let triples = self.all() * (self.keys as f64 - 2.0).max(0.0) / 3.0;
@@ -105,12 +105,12 @@ impl Pairs {
         }
         let skewness = third / variance.powf(1.5);
         let shape = 4.0 / (skewness * skewness);
-        // Half a pair, as counts are whole.
+        // Continuity correction of half a pair, because counts are whole.
         let deviation = (count as f64 - 0.5 - self.mean()) / variance.sqrt();
         p_value(2.0 * (shape + deviation * shape.sqrt()), 2.0 * shape)
     }
 
-    /// The smallest number of pairs that is not put down to chance; `None` if all pairs together could be chance.
+    /// Returns the smallest number of pairs that is not attributed to chance; `None` if all pairs could be chance.
     pub fn significant(&self) -> Option<u128> {
         let all = u128::from(self.keys) * u128::from(self.keys.saturating_sub(1)) / 2;
         if self.at_least(all) >= SIGNIFICANT {
@@ -137,8 +137,8 @@ fn at_least(exactly: &[f64]) -> Vec<f64> {
     tail.collect()
 }
 
-/// The probability of 0, 1, ..., `most` pairs, by adding keys; for fewer keys than buckets, where all terms are
-/// positive.
+/// Returns the probability of 0, 1, ..., `most` pairs, computed by adding keys; for fewer keys than buckets, where all
+/// terms are positive.
 ///
 /// The number of placements with `j` keys and `q` pairs, over `j!`, is the coefficient of `z^j x^q` in the power
 /// `buckets` of the sum of `z^k x^(k(k-1)/2) / k!` over the keys `k` in one bucket. The terms of a power follow from
@@ -169,7 +169,8 @@ fn by_keys(keys: u64, buckets: u64, most: usize) -> Vec<f64> {
     rows.pop_front().expect("begins with one")
 }
 
-/// The same, by adding buckets: each of them takes a binomial share of the keys that are left.
+/// Returns the probability of 0, 1, ..., `most` pairs, computed by adding buckets: each takes a binomial share of the
+/// keys that are left.
 fn by_buckets(keys: u64, buckets: u64, most: usize) -> Vec<f64> {
     let keys = keys as usize;
     // For each number of keys left: the probabilities of pairs so far.
@@ -200,7 +201,7 @@ fn binomial(n: usize, k: usize, p: f64) -> f64 {
     (ways + k * p.ln() + (n - k) * (-p).ln_1p()).exp()
 }
 
-/// The probability that chi-square is `chi_square` or more, at this many degrees of freedom.
+/// Returns the probability that chi-square is `chi_square` or more, at this many degrees of freedom.
 fn p_value(chi_square: f64, degrees: f64) -> f64 {
     if degrees < 1.0 || chi_square <= 0.0 {
         return 1.0;
@@ -232,7 +233,7 @@ mod tests {
         close(p_value(1000.0, 10.0), 1.870_290_720_9e-208, 1e-6);
     }
 
-    /// The probability of each number of pairs, by going through all placements.
+    /// Returns the probability of each number of pairs, by enumerating all placements.
     fn by_hand(keys: u32, buckets: u32) -> Vec<f64> {
         let mut counts = vec![0.0; (keys * (keys - 1) / 2 + 1) as usize];
         for placement in 0..buckets.pow(keys) {

@@ -1,4 +1,4 @@
-//! The number of keys in each bucket, one byte a bucket: a hundred million buckets take 100 MB for each function.
+//! The number of keys in each bucket, one byte per bucket: a hundred million buckets take 100 MB for each function.
 //!
 //! Counts above 255 continue in a map. A good function never fills a bucket that far; for a bad one the map has at most
 //! one entry for every 255 keys.
@@ -13,7 +13,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Counts for `buckets` empty buckets.
+    /// Creates counts for `buckets` empty buckets.
     pub fn new(buckets: usize) -> Self {
         Counts { small: vec![0; buckets], more: HashMap::new() }
     }
@@ -27,12 +27,12 @@ impl Counts {
         }
     }
 
-    /// The number of buckets.
+    /// Returns the number of buckets.
     pub fn len(&self) -> usize {
         self.small.len()
     }
 
-    /// The number of keys in `bucket`.
+    /// Returns the number of keys in `bucket`.
     #[inline]
     pub fn get(&self, bucket: usize) -> u64 {
         let small = self.small[bucket];
@@ -42,14 +42,14 @@ impl Counts {
         }
     }
 
-    /// The number of keys in each bucket, in bucket order.
+    /// Iterates over the number of keys in each bucket, in bucket order.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = u64> {
         let each = self.small.iter().enumerate();
         each.map(|(bucket, &small)| if small == u8::MAX { self.get(bucket) } else { small.into() })
     }
 
-    /// The number of buckets of each size, by size.
+    /// Returns the number of buckets of each size, by size.
     pub fn sizes(&self) -> BTreeMap<u64, u64> {
         let mut small = [0; u8::MAX as usize];
         let mut sizes = BTreeMap::new();
@@ -63,7 +63,7 @@ impl Counts {
         sizes
     }
 
-    /// Halves the number of buckets in place, as if one bit less of each hash named the bucket.
+    /// Halves the number of buckets in place, as if one hash bit fewer selected the bucket.
     pub fn fold(&mut self) {
         let half = self.len() / 2;
         for bucket in 0..half {
@@ -90,7 +90,7 @@ impl Counts {
         }
     }
 
-    /// The bucket with the most keys; of several, the first.
+    /// Returns the bucket with the most keys; of several, the first.
     pub fn largest(&self) -> usize {
         let most = self.iter().max().unwrap_or(0);
         self.iter().position(|count| count == most).unwrap_or(0)

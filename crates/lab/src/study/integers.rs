@@ -1,9 +1,9 @@
 //! The paper's alternatives and the kernel's functions on the user's keys: what an integer costs to hash, or not to
 //! hash.
 //!
-//! A key is read as an integer: the XOR of its 8-byte little-endian words, and for functions of 32 bits of the two
-//! halves. An integer below 2^32 is unchanged. The low bits of a hash choose the bucket. The top bits of a product are
-//! the good ones, so they are bit-reversed into the low bits for counting; times are of the product alone.
+//! A key is read as an integer: the XOR of its 8-byte little-endian words; for 32-bit functions, the XOR of the two
+//! halves of that. An integer below 2^32 is unchanged. The low bits of a hash select the bucket. The top bits of a
+//! product are the good ones, so they are bit-reversed into the low bits for counting; only the product is timed.
 //!
 //! Source: Lever 2000, sections 3 and 5; Linux, include/linux/hash.h and fs/namei.c.
 
@@ -11,24 +11,24 @@ use crate::kernel::functions::{GOLDEN_RATIO_64, GOLDEN_RATIO_64_SPARSE, name_has
 use crate::kernel::words::{WORD_FUNCTIONS, WordFunction};
 use splitpoint::hash::HashFunction;
 
-/// A function for keys, and what to measure the time of instead if its hashes are rearranged for counting.
+/// A function for keys, and the function to time instead if its hashes are rearranged for counting.
 #[derive(Clone, Debug)]
 pub struct IntegerFunction {
-    /// Whose low bits are the bucket.
+    /// The function whose low bits select the bucket.
     pub function: HashFunction,
     /// The function without the rearrangement.
     pub timed: Option<HashFunction>,
 }
 
-/// The forms that [`IntegerFunction::parse`] accepts besides those of [`WordFunction`].
+/// The forms that [`IntegerFunction::parse`] accepts in addition to the forms of [`WordFunction`].
 const OTHERS: &str = "hash_64, hash_64-old, name-2.2 or name-today";
 
 impl IntegerFunction {
-    /// A function as the user writes it: a form of [`WordFunction::parse`]; `hash_64` and `hash_64-old`, the kernel's
-    /// product since and before 4.7; `name-2.2` and `name-today`, its hashes of names.
+    /// Parses a function as the user writes it: a form of [`WordFunction::parse`]; `hash_64` or `hash_64-old`, the
+    /// kernel's product since and before 4.7; `name-2.2` or `name-today`, its hashes of names.
     ///
     /// # Errors
-    /// The reason, for the user.
+    /// Returns the reason, for the user.
     ///
     /// # Examples
     /// ```
@@ -58,13 +58,13 @@ impl IntegerFunction {
         })
     }
 
-    /// Whether `text` names one of these functions, possibly with wrong numbers.
+    /// Returns whether `text` names one of these functions, possibly with wrong numbers.
     pub fn is_named(text: &str) -> bool {
         let name = text.split(':').next().unwrap_or_default();
         Self::parse(name).is_ok()
     }
 
-    /// All forms, for the user.
+    /// Returns all forms, for the user.
     pub fn forms() -> String {
         format!("{WORD_FUNCTIONS}, {OTHERS}")
     }
@@ -76,7 +76,7 @@ impl From<HashFunction> for IntegerFunction {
     }
 }
 
-/// The exclusive or of the key's little-endian words.
+/// Returns the XOR of the key's little-endian words.
 #[inline]
 fn word_64(key: &[u8]) -> u64 {
     let mut words = key.chunks_exact(8);

@@ -1,4 +1,4 @@
-//! Figures computed from bucket sizes: histogram, probes, chi-square, and the cost of other layouts with as many slots.
+//! Figures computed from bucket sizes: histogram, probes, chi-square, and costs of other layouts with as many slots.
 //!
 //! For `n` keys in `m` chains with `s` keys each:
 //!
@@ -59,7 +59,7 @@ pub struct Cost {
     pub cache_lines_successful: f64,
 }
 
-/// The cost of other layouts with as many slots, for the same keys and function.
+/// The costs of other layouts with as many slots, for the same keys and function.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Layouts {
     /// One linked list for each bucket.
@@ -101,7 +101,7 @@ pub struct Level {
     pub p_value: f64,
     /// The probability that random placement is at least as even: near 0 is more even than random.
     pub p_value_even: f64,
-    /// The smallest [`excess`](Self::excess) that is not put down to chance: with few keys a large one could be.
+    /// The smallest [`excess`](Self::excess) that is not attributed to chance: with few keys a large one could be.
     /// Infinite if even one bucket with all keys could be chance.
     pub excess_significant: f64,
     /// Other layouts.
@@ -109,23 +109,23 @@ pub struct Level {
 }
 
 impl Level {
-    /// Keys a bucket.
+    /// Returns the keys per bucket.
     pub fn load(&self) -> f64 {
         self.objects as f64 / self.buckets as f64
     }
 
-    /// The number of buckets of `size` keys in the random model.
+    /// Returns the number of buckets of `size` keys in the random model.
     pub fn expected_buckets(&self, size: u64) -> f64 {
         self.buckets as f64 * chance::poisson(self.load(), size)
     }
 
-    /// The cost of an unsuccessful lookup as a multiple of the random model's, counting 1 for the bucket itself.
+    /// Returns the cost of an unsuccessful lookup as a multiple of the random model's, with 1 for the bucket itself.
     pub fn excess(&self) -> f64 {
         (1.0 + self.compared_unsuccessful) / (1.0 + self.expected.compared_unsuccessful)
     }
 }
 
-/// Computes the figures of `counts`. `joins`: whether each bucket of a smaller table is a sum of these buckets.
+/// Computes the figures of `counts`. `joins` tells whether each bucket of a smaller table is a sum of these buckets.
 pub(super) fn level(counts: &Counts, joins: bool) -> Level {
     let buckets = counts.len() as u64;
     let sizes = counts.sizes();
@@ -187,13 +187,13 @@ fn histogram(sizes: &BTreeMap<u64, u64>, n: f64, mean: f64, buckets: u64) -> Vec
     rows.collect()
 }
 
-/// Linear probing, computed from the home slot of each key.
+/// Computes the cost of linear probing from the home slot of each key.
 fn linear(counts: &Counts, objects: u64) -> Option<Cost> {
     let slots = counts.len() as u64;
     if objects == 0 || objects as f64 > LINEAR_LOAD_MAX * slots as f64 {
         return None;
     }
-    // The keys that a slot passes on to the next one. The first slot starts with those passed on by the last.
+    // The keys that a slot passes on to the next one. The first slot starts with the keys passed on by the last.
     let wrapped = counts.iter().fold(0, |passed, homes| (passed + homes).saturating_sub(1));
     let (mut passed, mut displacement) = (wrapped, 0u128);
     // An unsuccessful lookup probes up to the first free slot. A slot is free if no key has its home there and none was
@@ -222,7 +222,7 @@ fn linear(counts: &Counts, objects: u64) -> Option<Cost> {
     })
 }
 
-/// Pages of several slots, with an eighth of the buckets: each is the sum of eight buckets of `counts`.
+/// Computes the cost of pages of several slots, with an eighth of the buckets: each sums eight buckets of `counts`.
 fn pages(counts: &Counts) -> Option<Cost> {
     let buckets = counts.len() / PAGE_SLOTS as usize;
     if buckets == 0 {

@@ -82,7 +82,7 @@ pub struct Study {
     pub threads: usize,
     /// The number of keys of the largest bucket to report.
     pub keys_shown: usize,
-    /// Whether to measure times. Without times, two runs give identical reports.
+    /// Whether to measure times. Without times, two runs produce identical reports.
     pub speed: bool,
 }
 
@@ -133,7 +133,7 @@ pub struct FunctionReport {
 }
 
 impl FunctionReport {
-    /// The requested table.
+    /// Returns the level of the requested table.
     pub fn level(&self) -> &Level {
         &self.levels[0]
     }
@@ -266,7 +266,7 @@ impl Study {
         Ok(table)
     }
 
-    /// The number of functions that memory has counts for, in equal shares for the threads.
+    /// Returns how many functions memory has counts for, in equal shares for the threads.
     fn functions_at_once(&self, table: Table) -> usize {
         let most = (self.memory_bytes as f64 * COUNTS_SHARE / table.buckets() as f64) as usize;
         let threads = self.threads.max(1);
@@ -318,8 +318,8 @@ impl Study {
         Ok(seekers.into_iter().map(|(_, _, found)| found).collect())
     }
 
-    /// One pass: applies `step` to all keys for each of `tasks`, which are divided among the threads. The reading
-    /// thread takes over the tasks of threads that the system does not start.
+    /// Makes one pass: applies `step` to all keys for each of `tasks`, which are divided among the threads. The reading
+    /// thread takes over the tasks of threads that could not be started.
     fn pass<E, W: Send>(
         &self,
         tasks: Vec<W>,
@@ -378,14 +378,14 @@ impl Study {
         }
     }
 
-    /// The function to time in place of `function`.
+    /// Returns the function to time instead of `function`.
     fn timed<'f>(&'f self, function: &'f HashFunction) -> &'f HashFunction {
         self.timed.iter().find(|timed| timed.name() == function.name()).unwrap_or(function)
     }
 }
 
-/// The width of the hashes: that of the kind; for the user's own function, the highest bit set in the sample, rounded
-/// up to 8.
+/// Returns the width of the hashes: that of the kind; for the user's own function, the highest bit set in the sample,
+/// rounded up to a multiple of 8.
 fn bits_of(function: &HashFunction, sample: &Keys) -> u32 {
     if function.kind() != HashKind::User {
         return function.kind().bits();
@@ -407,7 +407,7 @@ impl<T> Slot<T> {
     }
 }
 
-/// A thread that does `work`, `None` if the system starts none.
+/// Starts a thread that does `work`; returns `None` if the system cannot.
 fn started<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,
@@ -464,7 +464,7 @@ fn run_tasks<W>(
     tasks
 }
 
-/// The bucket of a hash.
+/// How a hash selects its bucket.
 #[derive(Clone, Copy)]
 enum Table {
     Bits(u32),

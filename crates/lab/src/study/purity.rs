@@ -44,7 +44,7 @@ impl std::fmt::Display for Dependence {
     }
 }
 
-/// The first key of `sample` whose hash depends on more than its bytes.
+/// Returns the first key of `sample` whose hash depends on more than its bytes.
 pub(super) fn impurity(function: &HashFunction, sample: &Keys) -> Option<Impurity> {
     let mut place = Vec::new();
     sample.iter().take(KEYS).find_map(|key| {

@@ -1,7 +1,7 @@
 //! The time of one hash, for a sample of the user's keys and for random keys of several lengths.
 //!
 //! Keys are in the processor's cache and hashed in a loop, so consecutive hashes overlap: this is throughput, not
-//! latency. The functions are measured in turns, so that a change of the machine's speed meets all of them.
+//! latency. The functions are measured in turns, so that a change of the machine's speed affects all of them.
 
 use crate::keys::Keys;
 use crate::random::Random;
@@ -31,7 +31,7 @@ pub struct Speed {
 }
 
 impl Speed {
-    /// The times of `functions`, measured in turns.
+    /// Measures the times of `functions` in turns.
     pub(super) fn measure(functions: &[&HashFunction], keys: &Keys) -> Vec<Speed> {
         let mut own = Keys::new();
         for key in keys.iter() {
@@ -53,7 +53,7 @@ impl Speed {
         speeds.collect()
     }
 
-    /// Whether the difference to a faster function is more than noise.
+    /// Returns whether the difference to a faster function is more than noise.
     pub fn is_slower_than(&self, faster: &Speed) -> bool {
         self.own_spread_ns.0 > faster.own_spread_ns.1
     }
@@ -63,7 +63,7 @@ fn bytes(random: &mut Random, length: usize) -> Vec<u8> {
     (0..length).map(|_| random.next_u64() as u8).collect()
 }
 
-/// Nanoseconds for one hash in each round of each function, ascending.
+/// Returns the nanoseconds for one hash in each round of each function, ascending.
 fn in_turns(functions: &[&HashFunction], keys: &Keys, rounds: usize) -> Vec<Vec<f64>> {
     let mut times = vec![Vec::with_capacity(rounds); functions.len()];
     for _ in 0..rounds {
@@ -112,7 +112,7 @@ mod tests {
             let order = order.clone();
             HashFunction::user(name, move |_| {
                 let mut order = order.lock().unwrap();
-                // Each round once, however many hashes it is.
+                // Note each round once, however many hashes it computes.
                 if order.last() != Some(&name) {
                     order.push(name);
                 }

@@ -51,7 +51,7 @@ impl Default for Duplicates {
 }
 
 impl Survey {
-    /// The number of keys studied.
+    /// Returns the number of keys studied.
     pub fn objects(&self) -> u64 {
         match self.duplicates {
             Duplicates::LeftOut(duplicates) => self.rows - duplicates,
@@ -70,7 +70,7 @@ pub(super) struct Surveyor {
     duplicates: u64,
     registers: Vec<u8>,
     sample: Vec<Vec<u8>>,
-    /// The keys that the sample was drawn from so far.
+    /// The number of keys that the sample was drawn from so far.
     drawn_from: u64,
     random: Random,
     exact_max: usize,
@@ -137,7 +137,7 @@ impl Surveyor {
         }
     }
 
-    /// The survey, the rows to leave out, and the sample.
+    /// Returns the survey, the rows to leave out, and the sample.
     pub fn finish(mut self) -> (Survey, Skip, Keys) {
         self.survey.shortest = self.survey.shortest.min(self.survey.longest);
         self.survey.duplicates = match self.seen {
@@ -150,7 +150,7 @@ impl Surveyor {
                 Duplicates::Estimated(if duplicates > error { duplicates } else { 0 })
             }
         };
-        // Beyond the exact limit a key that is read often may have been drawn more than once.
+        // Beyond the exact limit, a key that is read several times may have been drawn more than once.
         let mut sampled = HashSet::new();
         let sample = self.sample.iter().filter(|key| sampled.insert(&key[..])).collect();
         (self.survey, Skip { rows: self.duplicate_rows }, sample)
@@ -174,7 +174,7 @@ const REGISTER_BITS: u32 = 14;
 /// Three standard errors, 1.04 / sqrt(2^14) each.
 const ESTIMATE_ERROR: f64 = 3.0 * 1.04 / 128.0;
 
-/// The number of distinct keys.
+/// Estimates the number of distinct keys.
 fn estimate(registers: &[u8]) -> f64 {
     let m = registers.len() as f64;
     let alpha = 0.7213 / (1.0 + 1.079 / m);

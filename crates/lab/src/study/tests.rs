@@ -1,4 +1,4 @@
-//! Studies of small sets of keys, against plain counts.
+//! Compares studies of small sets of keys with plain counts.
 
 use super::*;
 use std::convert::Infallible;
@@ -21,7 +21,7 @@ fn numbers(count: u64) -> Keys {
     (0..count).map(u64::to_le_bytes).collect()
 }
 
-/// Bucket sizes by a plain count.
+/// Returns the bucket sizes by a plain count.
 fn sizes(function: &HashFunction, buckets: u64, keys: &Keys) -> Vec<u64> {
     let mut sizes = vec![0; buckets as usize];
     keys.iter().for_each(|key| sizes[(function.hash(key) % buckets) as usize] += 1);
@@ -197,7 +197,7 @@ fn a_function_is_not_ranked_by_what_noise_covers() {
     }
     let text = advice::advise(&survey, &functions).text;
     assert!(text.contains("The times of xxh3 and rapidhash differ by no more than noise."), "{text}");
-    // One that is slower beyond noise comes later, whatever the order before.
+    // A function that is slower beyond noise comes later, whatever the previous order.
     functions.swap(0, 3);
     advice::rank(&mut functions);
     assert!(functions[..2].iter().all(|report| report.speed.as_ref().is_some_and(|speed| speed.own_ns < 4.0)));
@@ -210,7 +210,7 @@ fn repeated_keys_do_not_change_the_avalanche() {
     let avalanche = |keys: &Keys| run(&study(&[HashKind::Xxh3]), keys).functions[0].avalanche.clone();
     assert!(avalanche(&once).is_some());
     assert_eq!(avalanche(&often), avalanche(&once));
-    // Sixty-three keys are too few to say, however often they are read.
+    // Sixty-three keys are too few to judge, however often they are read.
     let few: Keys = (0..10_000u64).map(|row| (row % 63).to_le_bytes()).collect();
     assert_eq!(avalanche(&few), None);
 }

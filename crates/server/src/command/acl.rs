@@ -18,7 +18,7 @@ use crate::server::Server;
 use crate::users::{DEFAULT, Denied, LogEntry, Needs, Selector, User, Users, join_selectors};
 use std::sync::{Arc, PoisonError};
 
-/// What a request needs of its user's rules.
+/// The permissions that a request needs from its user's rules.
 fn needs<'a>(spec: &'static Spec, args: &Args<'a>) -> Needs<'a> {
     let subcommand = spec.subcommand(args).ok().flatten().map(|(name, _)| name);
     let keys = spec.key_indices(args).enumerate().filter_map(|(ordinal, index)| {
@@ -50,8 +50,8 @@ pub(crate) enum Context {
     Lua,
 }
 
-/// Fails unless the user's rules now allow the request. A denied request is recorded. The connection of a user that was
-/// removed ends.
+/// Fails unless the user's rules now allow the request. A denied request is recorded. Ends the connection if
+/// its user was removed.
 #[inline]
 pub(crate) fn permit(session: &mut SessionState, spec: &'static Spec, args: &Args<'_>, context: Context) -> Outcome {
     session.closing |= !session.refresh_user();
@@ -68,7 +68,7 @@ pub(super) fn allows(session: &mut SessionState, spec: &'static Spec, args: &Arg
     session.user.check(&Needs { reads_any_key: false, ..needs(spec, args) }).is_ok()
 }
 
-/// Fails unless the rules now allow a client that has waited to have what it waits for.
+/// Fails unless the rules now allow a waiting client to receive what it waits for.
 pub(super) fn permit_waiter(server: &Server, waiter: &Waiter) -> Outcome {
     let users = &server.settings.users;
     if users.version() == 0 {
@@ -133,7 +133,7 @@ fn note((server, client): (&Server, &Client), reason: &'static str, context: Con
     });
 }
 
-/// Makes the connection one of this user.
+/// Authenticates the connection as this user.
 ///
 /// # Errors
 /// `WRONGPASS`, which is recorded.
@@ -290,7 +290,7 @@ pub(super) fn acl(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>)
     Ok(())
 }
 
-/// Random hexadecimal digits that nobody can guess.
+/// Draws random hexadecimal digits that no client can guess.
 fn secret_digits(session: &SessionState, digits: usize) -> Result<String, Refusal> {
     let mut text = String::new();
     while text.len() < digits {
@@ -300,7 +300,7 @@ fn secret_digits(session: &SessionState, digits: usize) -> Result<String, Refusa
     Ok(text)
 }
 
-/// Whether a user may receive what its client does without a request: messages, and others' commands.
+/// Whether a user may receive what its client gets without a request: messages, and others' commands.
 fn may_receive(server: &Server, user: &User, client: &Client) -> bool {
     let has_denied = |kind: Subscription| {
         let names = client.subscribed(kind);

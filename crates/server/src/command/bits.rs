@@ -30,7 +30,7 @@ pub(super) fn setbit(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outc
     alone.get_part(call.database, key, |_| at..at + 1, &mut old)?;
     let byte = old.first().copied().unwrap_or(0);
     let new = byte & !(1 << shift) | bit << shift;
-    // As in Redis, a bit that is already there changes nothing.
+    // As in Redis, a bit that already has this value changes nothing.
     if old.first() != Some(&new) {
         alone.put_part(call.database, key, at, &[new])?;
     }
@@ -50,8 +50,8 @@ pub(super) fn getbit(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
 
 /// A range of the bits of a value, and the bytes that contain it.
 struct BitRange {
-    /// The index in the value of the first of `bytes`.
     bytes: Vec<u8>,
+    /// The index in the value of the first of `bytes`.
     first_byte: usize,
     /// The bits, counted from the beginning of the value.
     bits: std::ops::Range<usize>,
@@ -135,7 +135,7 @@ pub(super) fn bitpos(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
                 0
             }
         }
-        // The bits after the end of a value count as zeros, unless the request gives an end.
+        // The bits after the end of a value count as zeros, unless the request has an end.
         None if bit == 0 && call.args.len() < 5 && !range.bits.is_empty() => range.bits.end as i64,
         None => -1,
     };
@@ -272,7 +272,7 @@ impl Field {
     }
 }
 
-/// The operations of BITFIELD.
+/// Parses the operations of BITFIELD.
 fn fields(call: &Call<'_, '_>) -> Result<Vec<Field>, Refusal> {
     let args = call.args;
     let (mut fields, mut overflow, mut index) = (Vec::new(), Overflow::Wrap, 2);

@@ -1,4 +1,4 @@
-//! Commands that wait for elements of lists and sorted sets, and the clients that do or wait for entries of streams.
+//! Commands that wait for elements of lists and sorted sets; all waiting clients, including readers of streams.
 //!
 //! ```text
 //! BLPOP finds nothing  -> a waiter in the queue of each key; the connection waits, without a thread
@@ -6,9 +6,9 @@
 //! time out, CLIENT UNBLOCK, disconnection  -> the waiter leaves its queues
 //! ```
 //!
-//! So an element goes to the client that has waited longest, and no other sees it. What was popped for a client that is
-//! gone before it was sent goes back to its place. A client whose user may no longer have it gets an error instead. In
-//! EXEC nothing waits.
+//! So an element goes to the client that has waited longest, and no other sees it. Elements popped for a
+//! client that left before they were sent are put back. A client whose user may no longer have them gets an
+//! error instead. Nothing waits in EXEC.
 
 use super::acl;
 use super::call::{Args, Outcome, Refusal};
@@ -30,7 +30,7 @@ use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Pops for a client; `None` if the list has nothing.
+/// Pops for a client; `None` if there is nothing to pop.
 fn pop(waiter: &Waiter, alone: &mut Exclusive<'_>, key: &[u8]) -> Result<Option<(Vec<u8>, Popped)>, Refusal> {
     let mut out = Vec::new();
     match &waiter.wanted {
@@ -93,7 +93,7 @@ fn serve_pushed(server: &Server, alone: &mut Exclusive<'_>) {
             ready.extend(server.blocked.places());
             continue;
         }
-        // Clients that were looked at in vain: readers of a stream each wait for another entry.
+        // Clients that were passed over: each reader of a stream waits for another entry.
         let mut passed = 0;
         while let Ok(attributes) = alone.attributes_of(place.0, &place.1)
             && let kind = attributes.map(|attributes| attributes.kind)
@@ -165,14 +165,14 @@ fn put_back(alone: &mut Exclusive<'_>, database: usize, popped: Popped) {
             set.finish().map(drop)
         }
     };
-    // The key is of another type now, or the disk is full: there is nobody to tell.
+    // The key is of another type now, or the disk is full: there is no client to report it to.
     if put(alone).and_then(|()| alone.commit()).is_err() {
         alone.roll_back();
     }
 }
 
 impl SessionState {
-    /// Takes the reply of a command that waited. `late`: its time is over. `false` if it has to wait a moment longer.
+    /// Takes the reply of a command that waited. `late`: its timeout has passed. `false`: it has to wait longer.
     pub(crate) fn end_wait(&mut self, late: bool, out: &mut Vec<u8>) -> bool {
         let Some(waiter) = &self.waiter else { return true };
         let mut state = waiter.state();
@@ -193,7 +193,7 @@ impl SessionState {
         true
     }
 
-    /// The connection has ended: what was popped for it goes back.
+    /// Called when the connection has ended: puts back what was popped for it.
     pub(crate) fn abandon_wait(&mut self) {
         let Some(waiter) = self.waiter.take() else { return };
         let before = std::mem::replace(&mut *waiter.state(), State::Gone);
@@ -222,13 +222,13 @@ fn timeout(argument: &[u8]) -> Result<Option<Duration>, Refusal> {
     if seconds * 1000.0 >= i64::MAX as f64 {
         return Err("ERR timeout is out of range".into());
     }
-    // Redis counts whole milliseconds, and none means no end.
+    // Redis counts whole milliseconds, and 0 means no timeout.
     let ms = (seconds * 1000.0).ceil() as u64; // checked above
     const YEARS: u64 = 1 << 42;
     Ok((ms > 0).then(|| Duration::from_millis(ms.min(YEARS))))
 }
 
-/// Does what is wanted with the first key that has elements, or waits for one.
+/// Serves the request from the first key that has elements, or waits for one.
 fn pop_or_wait(
     session: &mut SessionState,
     alone: &mut Exclusive<'_>,

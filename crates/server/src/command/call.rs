@@ -189,7 +189,7 @@ impl Refusal {
     }
 }
 
-/// The result of a command. An error becomes an error reply that replaces whatever the command wrote.
+/// The result of a command. An error becomes an error reply that replaces what the command wrote.
 pub(crate) type Outcome = Result<(), Refusal>;
 
 pub(crate) const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
@@ -230,7 +230,7 @@ impl Turn<'_, '_> {
     /// Values of `keys`, in order.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// Returns the errors of [`splitpoint::Table::get`].
     pub(crate) fn get_many(
         &mut self,
         database: usize,
@@ -246,7 +246,7 @@ impl Turn<'_, '_> {
     /// Calls `take` with the value of `key`.
     ///
     /// # Errors
-    /// [`SpaceError::WrongType`] for a collection; those of [`splitpoint::Table::get`].
+    /// Returns [`SpaceError::WrongType`] for a collection, or the errors of [`splitpoint::Table::get`].
     pub(crate) fn with_value(
         &mut self,
         database: usize,
@@ -270,7 +270,7 @@ impl Turn<'_, '_> {
     /// Whether `key` is present. Reads no large value.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// Returns the errors of [`splitpoint::Table::get`].
     pub(crate) fn contains(&mut self, database: usize, key: &[u8]) -> Result<bool, SpaceError> {
         Ok(self.attributes(database, key)?.is_some())
     }
@@ -278,7 +278,7 @@ impl Turn<'_, '_> {
     /// The length of the value of `key`. Reads no large value.
     ///
     /// # Errors
-    /// [`SpaceError::WrongType`] for a collection; those of [`splitpoint::Table::get`].
+    /// Returns [`SpaceError::WrongType`] for a collection, or the errors of [`splitpoint::Table::get`].
     pub(crate) fn value_len(&mut self, database: usize, key: &[u8]) -> Result<Option<usize>, SpaceError> {
         match self {
             Turn::Shared(shared) => shared.value_len(database, key),
@@ -289,7 +289,7 @@ impl Turn<'_, '_> {
     /// The length of the value of `key`, and the part of it that `choose` returns for that length. Reads only the part.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// Returns the errors of [`splitpoint::Table::get`].
     pub(crate) fn get_part(
         &mut self,
         database: usize,
@@ -306,7 +306,7 @@ impl Turn<'_, '_> {
     /// The attributes of `key`; `None` if it is absent.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// Returns the errors of [`splitpoint::Table::get`].
     pub(crate) fn attributes(&mut self, database: usize, key: &[u8]) -> Result<Option<Attributes>, SpaceError> {
         match self {
             Turn::Shared(shared) => shared.attributes(database, key),

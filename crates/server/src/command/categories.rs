@@ -35,7 +35,7 @@ pub(crate) const NAMES: [&str; 21] = [
     "scripting",
 ];
 
-/// Some of the categories.
+/// A set of categories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Categories(u32);
 
@@ -48,7 +48,7 @@ impl Categories {
         Categories(self.0 | Categories::of(names).0)
     }
 
-    /// Whether the category with this index is among them.
+    /// Whether the set contains the category with this index.
     pub(crate) fn has(self, index: usize) -> bool {
         self.0 >> index & 1 == 1
     }

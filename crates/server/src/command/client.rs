@@ -283,12 +283,12 @@ fn tracking_info(session: &SessionState, out: &mut Vec<u8>) {
     mode.prefixes.iter().for_each(|prefix| reply::bulk(out, prefix));
 }
 
-/// A client as one line of CLIENT LIST, now.
+/// Formats a client as one line of CLIENT LIST, now.
 pub(super) fn describe(server: &Server, client: &Client) -> String {
     line_of(client, server.clock_s.load(Relaxed))
 }
 
-/// A client as one line of CLIENT LIST.
+/// Formats a client as one line of CLIENT LIST.
 fn line_of(client: &Client, now_s: u64) -> String {
     let age = client.since.elapsed().as_secs();
     let [channels, patterns, shard_channels] = client.subscription_counts();

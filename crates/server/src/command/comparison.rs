@@ -19,7 +19,7 @@ enum Comparand<'a> {
 }
 
 impl<'a> Comparison<'a> {
-    /// The comparison that argument `index` and the one after it ask for, if any.
+    /// Parses the comparison that argument `index` and the one after it ask for, if any.
     pub(super) fn parse(args: &Args<'a>, index: usize) -> Result<Option<Comparison<'a>>, Refusal> {
         let words = [("ifeq", true, false), ("ifne", false, false), ("ifdeq", true, true), ("ifdne", false, true)];
         let Some(&(_, equal, of_digest)) = words.iter().find(|(word, ..)| args.is(index, word)) else {

@@ -10,7 +10,7 @@ use crate::server::Server;
 use crate::users::PASSWORD_BYTES_MAX;
 use std::sync::atomic::Ordering::*;
 
-/// The options, in the order of CONFIG GET; those after `-` cannot be set.
+/// The options, in the order of CONFIG GET; options after `-` cannot be set.
 const NAMES: &[&str] = &[
     "maxmemory",
     "maxmemory-policy",
@@ -35,7 +35,7 @@ const NAMES: &[&str] = &[
     "dir",
 ];
 
-/// Options about the inside of Redis, with its defaults: they can be set, without effect.
+/// Options about Redis's internals, with Redis's defaults: setting them has no effect.
 const HINTS: &[(&str, &str)] = &[
     ("activedefrag", "no"),
     ("active-defrag-threshold-lower", "10"),
@@ -176,7 +176,7 @@ fn change<'v>(server: &Server, name: &str, value: &'v [u8]) -> Result<Change<'v>
             let classes = Notices::parse_classes(text).ok_or(UNKNOWN)?;
             Box::new(move |server| server.notices.set_classes(classes))
         }
-        // What --file and --durability keep is at least what these ask for, or they are refused.
+        // Refused unless --file and --durability keep at least what these options ask for.
         "save" if text.is_empty() => Box::new(|_| ()),
         "save" => return Err("this server makes no snapshots; --file and --durability decide what is kept"),
         "appendonly" => match text.to_ascii_lowercase().as_str() {
@@ -260,7 +260,7 @@ pub(super) fn config(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u
     Ok(())
 }
 
-/// A size that may be negative.
+/// Parses a size that may be negative.
 fn signed(text: &str) -> Option<u64> {
     const LEN_MAX: usize = 32; // it is kept
     if text.len() > LEN_MAX {

@@ -1,4 +1,4 @@
-//! The function that executes each command, and EXEC, which executes those that were queued.
+//! The function that executes each command, and EXEC, which executes the queued commands.
 
 use super::acl::{self, Context};
 use super::call::{Args, Call, Outcome, REPLY_TOO_LONG, Refusal, Turn};
@@ -36,7 +36,7 @@ pub(crate) enum Handler {
     Lookup(fn(&mut Turn<'_, '_>, &mut Call<'_, '_>) -> Outcome),
     /// Collections as of one moment, with exclusive entry.
     LookupMany(fn(&mut Turn<'_, '_>, &mut Call<'_, '_>) -> Outcome),
-    /// The value of the first argument: what to do with it, given the time now.
+    /// The value of the first argument: returns what to do with it, given the time now.
     Edit(for<'a> fn(&Call<'_, 'a>, u64) -> Result<Plan<'a>, Refusal>),
     /// A collection: in place under the latch of its key if it is small, else with exclusive entry.
     Collection(fn(&mut dyn PairsMut, &mut Call<'_, '_>) -> Outcome),

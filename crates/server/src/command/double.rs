@@ -1,4 +1,4 @@
-//! Doubles as Redis 7.0 reads and writes them, which is as C does (`strtod`, `%.17g`): scores, numbers of scripts.
+//! Doubles as Redis 7.0 reads and writes them, that is, as C does (`strtod`, `%.17g`): scores, numbers of scripts.
 
 /// Appends a score in at most 17 digits.
 pub(crate) fn write(out: &mut Vec<u8>, score: f64) {
@@ -11,7 +11,7 @@ pub(crate) fn write(out: &mut Vec<u8>, score: f64) {
     out.extend_from_slice(format_number(score, DIGITS).as_bytes());
 }
 
-/// A number as C's `%.<digits>g` prints it.
+/// Formats a number as C's `%.<digits>g` does.
 pub(crate) fn format_number(number: f64, digits: usize) -> String {
     if !number.is_finite() {
         return match number.is_nan() {
@@ -50,7 +50,7 @@ pub(crate) fn parse_score(text: &[u8]) -> Option<f64> {
     is_in_range.then_some(score)
 }
 
-/// The end of a range of scores; numbers that are too large are infinite.
+/// Parses the end of a range of scores; numbers that are too large are infinite.
 pub(crate) fn parse_bound(text: &[u8]) -> Option<f64> {
     // As C reads strings: an empty one is 0, and a zero byte ends it.
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -75,7 +75,7 @@ fn parse(text: &[u8]) -> Option<f64> {
     Some(if is_negative { -score } else { score })
 }
 
-/// Hexadecimal digits with a point, and a binary exponent.
+/// Parses hexadecimal digits with a point, and a binary exponent.
 fn parse_hexadecimal(text: &[u8]) -> Option<f64> {
     const DIGITS_MAX: u32 = 15;
     let (digits, exponent) = match text.iter().position(|byte| byte.eq_ignore_ascii_case(&b'p')) {

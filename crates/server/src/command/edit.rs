@@ -39,7 +39,7 @@ pub(crate) struct Store<'a> {
     /// Only if the key is absent, or present.
     pub(crate) only_absent: bool,
     pub(crate) only_present: bool,
-    /// Only if it allows the value before.
+    /// Only if it allows the old value.
     pub(crate) comparison: Option<Comparison<'a>>,
     pub(crate) answer: StoreAnswer,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Store<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NewLifetime {
     Never,
-    /// As before.
+    /// Unchanged.
     Kept,
     /// In Unix milliseconds.
     At(u64),
@@ -61,7 +61,7 @@ pub(crate) enum StoreAnswer {
     Ok,
     /// 1 or 0.
     Number,
-    /// The value before.
+    /// The old value.
     Old,
 }
 
@@ -82,7 +82,7 @@ const DIGITS_MAX: usize = 20;
 const DECIMAL_BYTES_MAX: usize = 5 << 10; // as in Redis
 
 impl<'a> Plan<'a> {
-    /// The value and the attributes that the key gets whatever it has, with the reply OK; `None` if it depends on that.
+    /// The value and the attributes that the key gets whatever its old value is, with the reply OK; else `None`.
     pub(crate) fn store_always(&self) -> Option<(&'a [u8], Attributes)> {
         let Plan::Store(store) = *self else { return None };
         let Store {
@@ -103,7 +103,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The length of the value that it stores, beyond a short value before.
+    /// The length of the value that it stores, in addition to a short old value.
     pub(crate) fn new_bytes(&self) -> usize {
         match self {
             Plan::Store(store) => store.value.len(),
@@ -111,7 +111,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Whether it needs the value before, so that this must be no collection.
+    /// Whether it needs the old value, which then must not be a collection.
     fn reads_value(&self) -> bool {
         match self {
             Plan::Store(store) => store.comparison.is_some() || store.answer == StoreAnswer::Old,
@@ -219,7 +219,7 @@ fn expire(old: &Old<'_>, new: &mut New<'_>, at_ms: i64, now_ms: u64) -> Edit {
 }
 
 impl Conditions {
-    /// Whether they allow to change when a key expires from `now`, 0 for never, to `at_ms`.
+    /// Whether they allow changing a key's expiry time from `now`, 0 for never, to `at_ms`.
     fn allow(&self, now: i64, at_ms: i64) -> bool {
         !(self.none && now != 0
             || self.some && now == 0

@@ -42,7 +42,7 @@ fn popped_at(end: End) -> &'static str {
     if end == End::Left { "lpop" } else { "rpop" }
 }
 
-/// The events of a key from which an element was moved, to which, or both.
+/// The events of a key that an element was moved from, to, or both.
 fn events_of_move(ends: Move, source: &[u8], destination: &[u8], change: &Change, after: After) -> Events {
     let pushed = if ends.to == End::Left { "lpush" } else { "rpush" };
     match change.key == source {
@@ -185,7 +185,7 @@ fn events_of(id: Id, args: &Args<'_>, change: &Change, after: After) -> Events {
     }
     let keeps = || args.from(3).any(|argument| argument.eq_ignore_ascii_case(b"keepttl"));
     let event = match id {
-        // Stores its estimate, which is no event.
+        // Stores its estimate, which is not an event.
         Id::PfCount => return [None, None],
         Id::Set | Id::MSetEx | Id::SetEx | Id::PSetEx => {
             return [Some("set"), (after.expires && !keeps()).then_some("expire")];

@@ -104,7 +104,7 @@ pub(super) fn expire(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, unit: U
     Ok(())
 }
 
-/// Gives a field that is present a lifetime, or removes it if that is over.
+/// Sets the lifetime of a field that is present, or removes the field if that time is past.
 fn expire_field(
     hash: &mut FieldsMut<'_, '_>,
     field: &[u8],
@@ -121,7 +121,7 @@ fn expire_field(
     Ok(DONE)
 }
 
-/// Records the event of a change, and that the key is gone.
+/// Records the event of a change, and a second one if the key is gone.
 fn note(alone: &mut Exclusive<'_>, (database, key): (usize, &[u8]), event: &'static str, is_left: bool) {
     alone.note_event(database, key, event);
     if !is_left {

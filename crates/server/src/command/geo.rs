@@ -15,7 +15,7 @@ use super::strings::integer;
 use crate::keyspace::sorted::{Element, SortedSet};
 use crate::keyspace::{Exclusive, Pairs};
 
-/// Longitude and latitude from the argument at `index` on.
+/// Parses longitude and latitude from the argument at `index` on.
 fn position(args: &Args<'_>, index: usize) -> Result<Position, Refusal> {
     let [longitude, latitude] = [index, index + 1].map(|index| args.get(index).and_then(parse_score));
     let longitude = longitude.ok_or(NOT_A_FLOAT)?;
@@ -27,19 +27,19 @@ fn position(args: &Args<'_>, index: usize) -> Result<Position, Refusal> {
     Ok(position)
 }
 
-/// Meters of the unit at `index`.
+/// Parses the unit at `index`; returns it in meters.
 fn unit(args: &Args<'_>, index: usize) -> Result<f64, Refusal> {
     const UNITS: [(&str, f64); 4] = [("m", 1.0), ("km", 1000.0), ("ft", 0.3048), ("mi", 1609.34)];
     let found = UNITS.into_iter().find(|(name, _)| args.is(index, name));
     Ok(found.ok_or("ERR unsupported unit provided. please use M, KM, FT, MI")?.1)
 }
 
-/// A distance in meters, of which the argument at `index` is a number in `unit`.
+/// Parses the length at `index`, in any unit. `what`: the error message if it is not a number.
 fn length(args: &Args<'_>, index: usize, what: &'static str) -> Result<f64, Refusal> {
     Ok(args.get(index).and_then(parse_score).ok_or(what)?)
 }
 
-/// A radius and its unit, from `index` on.
+/// Parses a radius and its unit, from `index` on.
 fn radius(args: &Args<'_>, index: usize) -> Result<(Shape, f64), Refusal> {
     let radius = length(args, index, "ERR need numeric radius")?;
     if radius < 0.0 {
@@ -49,7 +49,7 @@ fn radius(args: &Args<'_>, index: usize) -> Result<(Shape, f64), Refusal> {
     Ok((Shape::Circle { radius: radius * unit }, unit))
 }
 
-/// Width, height and their unit, from `index` on.
+/// Parses width, height and their unit, from `index` on.
 fn rectangle(args: &Args<'_>, index: usize) -> Result<(Shape, f64), Refusal> {
     let width = length(args, index, "ERR need numeric width")?;
     let height = length(args, index + 1, "ERR need numeric height")?;
@@ -196,7 +196,7 @@ struct Found {
 }
 
 impl Search {
-    /// Parses the arguments. `set`: that of the source key; without one, positions of members are not looked up.
+    /// Parses the arguments. `set`: the set of the source key; without one, positions of members are not looked up.
     fn parse(form: Form, args: &Args<'_>, pairs: &mut impl Pairs, set: Option<&SortedSet>) -> Result<Search, Refusal> {
         let mut search = Search::default();
         let mut member = |index: usize| -> Result<Option<Position>, Refusal> {

@@ -42,7 +42,7 @@ impl Position {
         Cell::of(self, STEPS_MAX, LATITUDE).bits() as f64
     }
 
-    /// The centre of the cell that a score expresses. Scores that GEOADD did not store give some position.
+    /// The centre of the cell that a score expresses. Scores that GEOADD did not store yield some position.
     pub(super) fn of_score(score: f64) -> Position {
         let bits = bits_of(score);
         let area = Cell { longitude: every_second(bits >> 1), latitude: every_second(bits), steps: STEPS_MAX }.area();
@@ -70,12 +70,12 @@ impl Position {
         }
         let u = half_sine(self.latitude, other.latitude);
         let a = u * u + radians(self.latitude).cos() * radians(other.latitude).cos() * v * v;
-        // Rounding may give more than 1 for opposite positions, which has no arcsine.
+        // Rounding may result in more than 1 for opposite positions, which has no arcsine.
         2.0 * EARTH_RADIUS_METERS * a.sqrt().min(1.0).asin()
     }
 }
 
-/// A score as bits of a cell. Scores that are none wrap as in Redis on x86-64.
+/// A score as bits of a cell. Scores that are not a cell wrap as in Redis on x86-64.
 fn bits_of(score: f64) -> u64 {
     const ABOVE: f64 = 18_446_744_073_709_551_616.0; // 2^64
     match score {
@@ -98,12 +98,12 @@ fn along_meridian(from: f64, to: f64) -> f64 {
     EARTH_RADIUS_METERS * (radians(to) - radians(from)).abs()
 }
 
-/// The even bits of a number, together.
+/// Collects the even bits of a number.
 fn every_second(bits: u64) -> u32 {
     (0..32).fold(0, |sum, bit| sum | (((bits >> (2 * bit)) & 1) as u32) << bit)
 }
 
-/// The bits of a number, each followed by a free one.
+/// Spreads the bits of a number, each followed by a free one.
 fn spread(number: u32) -> u64 {
     (0..32).fold(0, |sum, bit| sum | u64::from(number >> bit & 1) << (2 * bit))
 }
@@ -182,7 +182,7 @@ impl Shape {
         }
     }
 
-    /// The distance to the farthest point, and to the sides and the ends of the least box around it.
+    /// The distance to the farthest point, and to the sides and the ends of the smallest box around it.
     fn extent(self) -> (f64, f64, f64) {
         match self {
             Shape::Circle { radius } => (radius, radius, radius),

@@ -122,7 +122,7 @@ pub(crate) fn hstrlen(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outco
     Ok(())
 }
 
-/// What a command returns of each field.
+/// What a command returns for each field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parts {
     Names,
@@ -279,7 +279,7 @@ pub(crate) fn hrandfield(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Ou
     Ok(())
 }
 
-/// `count [WITHVALUES]`, the second and third argument of HRANDFIELD and its family.
+/// Parses `count [WITHVALUES]`, the second and third argument of HRANDFIELD and its family.
 pub(super) fn random_count(args: &Args<'_>, with_values: &str) -> Result<(i64, bool), Refusal> {
     let count = integer(args.at(2))?;
     if count == i64::MIN {
@@ -297,13 +297,13 @@ pub(super) fn random_count(args: &Args<'_>, with_values: &str) -> Result<(i64, b
 
 /// A collection whose elements can be drawn at random.
 pub(super) trait Drawn {
-    /// What an element has besides its name.
+    /// What an element has in addition to its name.
     type Value;
 
     fn count(&self) -> u64;
     fn draw(&self, turn: &mut Turn<'_, '_>) -> keyspace::Result<Option<(Vec<u8>, Self::Value)>>;
     fn for_all(&self, turn: &mut Turn<'_, '_>, take: impl FnMut(Vec<u8>, Self::Value) -> bool) -> keyspace::Result<()>;
-    /// About the bytes of a value in a reply.
+    /// Approximate bytes of a value in a reply.
     fn bytes_of(value: &Self::Value) -> usize;
 }
 
@@ -350,7 +350,7 @@ impl Drawn for SortedSet {
 /// An element that was drawn: its name and its value.
 type Draw<C> = (Vec<u8>, <C as Drawn>::Value);
 
-/// `count` different elements at random, at most all; a negative number allows the same one again.
+/// Draws `count` distinct elements at random, at most all; a negative count allows repeats.
 pub(super) fn choose<C: Drawn>(
     from: &C,
     turn: &mut Turn<'_, '_>,
@@ -373,7 +373,7 @@ pub(super) fn choose<C: Drawn>(
         }
         return Ok(chosen);
     }
-    // Most of them: all, without some.
+    // If most of them are wanted: takes all, then drops some.
     if wanted > len / 3 {
         let mut is_too_long = false;
         from.for_all(turn, |name, value| {

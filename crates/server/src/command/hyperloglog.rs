@@ -31,7 +31,7 @@ const SPARSE: u8 = 1;
 /// The largest register of the sparse encoding, and the longest value in it.
 const SPARSE_REGISTER_MAX: u8 = 32;
 const SPARSE_BYTES_MAX: usize = 3000;
-/// Bits of a hash after those that choose the register.
+/// Bits of a hash after the bits that choose the register.
 const RANK_BITS: usize = 50;
 
 const NOT_A_SKETCH: &str = "WRONGTYPE Key is not a valid HyperLogLog string value.";
@@ -55,7 +55,7 @@ pub(super) fn pfadd(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outco
     Ok(())
 }
 
-/// PFCOUNT key ...: of several keys, the number of elements of their union. Of one key, stores the estimate with it.
+/// PFCOUNT key ...: for several keys, the number of elements of their union. For one key, stores the estimate with it.
 pub(super) fn pfcount(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     if call.args.len() > 2 {
         let mut union = vec![0; REGISTERS];
@@ -112,7 +112,7 @@ pub(super) fn pfmerge(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Out
     Ok(())
 }
 
-/// The sketch at `key`; `None` if the key is absent. Of a value that is no sketch, only the header is read.
+/// The sketch at `key`; `None` if the key is absent. Reads only the header of a value that is not a sketch.
 fn read(alone: &mut Exclusive<'_>, database: usize, key: &[u8]) -> Result<Option<Sketch>, Refusal> {
     if !alone.contains(database, key)? {
         return Ok(None);
@@ -326,7 +326,7 @@ impl Sketch {
 
     /// Joins neighbouring runs of the same rank from byte `at` on, as far as Redis does.
     fn join_runs(&mut self, mut at: usize) {
-        /// Runs that are looked at: those that a raised register can have changed.
+        /// Runs to look at: a raised register can have changed no others.
         const LOOKED_AT: usize = 5;
         for _ in 0..LOOKED_AT {
             let Some(rest) = self.0.get(at..).filter(|rest| !rest.is_empty()) else { return };

@@ -31,7 +31,7 @@ const SECTIONS: [&str; 11] = [
     "dictionary",
     "keyspace",
 ];
-/// Only if they are named, or with `all`.
+/// Reported only if they are named, or with `all`.
 const MORE_SECTIONS: [&str; 2] = ["commandstats", "latencystats"];
 
 /// INFO [section ...]: these sections; all but the figures of each command if none is named.
@@ -128,7 +128,7 @@ fn write_section(server: &Server, section: &str, text: &mut String) {
             let clients = server.clients.all();
             let buffers = clients.iter().map(|c| c.input_bytes.load(Relaxed) + c.output_bytes.load(Relaxed));
             let (buffers, startup) = (buffers.sum::<usize>() as u64, server.startup_bytes.load(Relaxed));
-            // Of all memory that is accounted for: also what the process took before the first key.
+            // Accounted memory includes what the process took before the first key.
             let uncounted = startup + buffers;
             let accounted = used + uncounted;
             let fragmentation = resident as f64 / accounted.max(1) as f64;
@@ -325,7 +325,7 @@ fn constants(text: &mut String, fields: &str) {
     }
 }
 
-/// A number of bytes for people, in Redis's form.
+/// Formats a number of bytes for humans, in Redis's form.
 fn human(bytes: u64) -> String {
     const UNITS: [char; 6] = ['B', 'K', 'M', 'G', 'T', 'P'];
     let unit = (bytes.max(1).ilog2() / 10).min(5) as usize;

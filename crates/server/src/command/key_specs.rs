@@ -201,9 +201,9 @@ enum Begin {
 
 /// Which arguments from there on are keys.
 enum Find {
-    /// Up to this one, from the first or, if negative, from the end; every how many; a part of all if not 0.
+    /// The last index, from the first key or, if negative, from the end; the step; n: 1/n of these, 0: all.
     Range(i32, i32, i32),
-    /// As many as the argument where the group begins says, from the one after it, every how many.
+    /// The argument where the group begins is the number of keys, which follow it with this step.
     Number(i32),
     Unknown,
 }

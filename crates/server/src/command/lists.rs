@@ -1,4 +1,4 @@
-//! Commands on lists, but for those that wait (`blocking.rs`). How lists are stored: `keyspace/list.rs`.
+//! Commands on lists, except for the ones that wait (`blocking.rs`). How lists are stored: `keyspace/list.rs`.
 
 use super::call::{Args, Call, NO_SUCH_KEY, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, Turn};
 use super::number::parse_integer;
@@ -109,7 +109,7 @@ pub(crate) fn lrange(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
     if out.len() > most { Err(REPLY_TOO_LONG.into()) } else { Ok(()) }
 }
 
-/// The index of an element that is there; negative numbers count from the end.
+/// The index of an element that exists; negative numbers count from the end.
 fn index_of(len: u64, at: i64) -> Option<u64> {
     let index = if at < 0 { len.checked_sub(at.unsigned_abs())? } else { at as u64 }; // not negative
     (index < len).then_some(index)
@@ -225,7 +225,7 @@ pub(crate) fn lpos(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome 
     }
     let element = args.at(2);
     let (mut skipped, mut looked_at, mut found) = (rank.unsigned_abs() - 1, 0, Vec::new());
-    // The opposite of this number is itself, so Redis 7.0 skips none, and no number of them is enough.
+    // This number is its own negation, so Redis 7.0 skips none, and never finds enough.
     if rank == i64::MIN {
         skipped = 0;
         count = count.and(Some(0));
@@ -263,7 +263,7 @@ pub(crate) fn lpos(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome 
     Ok(())
 }
 
-/// The end that an argument names.
+/// Parses the end that an argument names.
 pub(super) fn end_of(args: &Args<'_>, index: usize) -> Result<End, Refusal> {
     match () {
         () if args.is(index, "left") => Ok(End::Left),
@@ -272,7 +272,7 @@ pub(super) fn end_of(args: &Args<'_>, index: usize) -> Result<End, Refusal> {
     }
 }
 
-/// Where an element is taken, and where it goes.
+/// The ends where an element is taken and where it is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Move {
     pub(crate) from: End,
@@ -283,7 +283,7 @@ impl Move {
     /// RPOPLPUSH
     pub(crate) const RIGHT_TO_LEFT: Move = Move { from: End::Right, to: End::Left };
 
-    /// The ends that the arguments from `index` on name.
+    /// Parses the ends that the arguments from `index` on name.
     pub(super) fn parse(args: &Args<'_>, index: usize) -> Result<Move, Refusal> {
         Ok(Move { from: end_of(args, index)?, to: end_of(args, index + 1)? })
     }
@@ -307,7 +307,7 @@ impl Move {
             return Ok(Some(element));
         }
         drop(source);
-        // Before anything changes: the destination must be a list.
+        // The destination must be a list: checked before anything changes.
         List::open(alone, database, to)?;
         let mut source = ListMut::open(alone, database, from)?;
         let Some(element) = source.pop(self.from)? else { return Ok(None) };
@@ -367,7 +367,7 @@ pub(super) fn count_option(args: &Args<'_>, index: usize) -> Result<u64, Refusal
     }
 }
 
-/// Pops from the first of the keys that has elements, and replies with the key and the elements, which it returns.
+/// Pops from the first of the keys that has elements. Replies with the key and the elements, and returns them.
 pub(super) fn pop_from_first<'a>(
     alone: &mut Exclusive<'_>,
     (database, bytes_max): (usize, usize),

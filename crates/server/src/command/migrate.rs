@@ -27,7 +27,7 @@ use std::time::Duration;
 
 /// The most times that a key is sent if it changes during each transfer.
 const TRIES: usize = 16;
-/// The longest answer of the other server: a line, of which no command that is sent here has a longer one.
+/// The longest answer of the other server: a line; no command that is sent here has a longer one.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 /// What the request says.
@@ -134,7 +134,7 @@ fn move_key(
     Err(Refusal::about(what, &key[..key.len().min(128)], ""))
 }
 
-/// What DUMP returns for a key, which is watched from here on, and for how many milliseconds it is left: 0 for ever.
+/// Watches a key from here on. Returns what DUMP returns for it, and the milliseconds that it has left: 0 for ever.
 fn read(server: &Server, database: usize, key: &[u8], watch: &mut Watch) -> Result<Option<(Vec<u8>, u64)>, Refusal> {
     let Some(mut alone) = server.close(Patience::MayWait) else { return Err(BUSY.into()) };
     if !alone.contains(database, key)? {

@@ -36,7 +36,7 @@ const UNIT: i128 = 10i128.pow(PLACES as u32);
 impl Decimal {
     /// Parses a number: digits, a point, an exponent.
     pub(crate) fn parse(text: &[u8]) -> Option<Decimal> {
-        // Redis reads no longer ones.
+        // Redis does not read longer texts.
         const LEN_MAX: usize = 255;
         if text.is_empty() || text.len() > LEN_MAX || text[0].is_ascii_whitespace() {
             return None;
@@ -81,7 +81,7 @@ impl Decimal {
     }
 }
 
-/// The number in units of 10^-17; `None` if it is too large, has too many places, or is not a number.
+/// Parses a number in units of 10^-17; `None` if it is too large, has too many places, or is not a number.
 fn exact_units(text: &[u8]) -> Option<i128> {
     let (negative, rest) = match text {
         [b'-', rest @ ..] => (true, rest),

@@ -55,7 +55,7 @@ pub(super) fn unsubscribe(session: &SessionState, args: Args<'_>, out: &mut Vec<
     Ok(())
 }
 
-/// Writes the reply to a change of subscriptions. Shard channels are counted by themselves.
+/// Writes the reply to a change of subscriptions. Shard channels are counted separately.
 fn confirm(session: &SessionState, out: &mut Vec<u8>, kind: Subscription, what: &str, name: Option<&[u8]>) {
     let [channels, patterns, shard_channels] = session.client.subscription_counts();
     let (prefix, count) = match kind {

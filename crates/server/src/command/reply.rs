@@ -61,7 +61,7 @@ pub(crate) fn count(out: &mut Vec<u8>, n: u64) {
     number(out, b':', n);
 }
 
-/// A score: in RESP3 a double, in RESP2 its text.
+/// Appends a score: in RESP3 a double, in RESP2 its text.
 pub(crate) fn score(out: &mut Vec<u8>, score: f64, version: Version) {
     match version {
         Version::Resp2 => {
@@ -77,7 +77,7 @@ pub(crate) fn score(out: &mut Vec<u8>, score: f64, version: Version) {
     }
 }
 
-/// A number with all its digits, at most 17 of them after the point: in RESP3 a double, in RESP2 its text.
+/// Appends a number with all its digits, at most 17 of them after the point: in RESP3 a double, in RESP2 its text.
 pub(crate) fn decimal(out: &mut Vec<u8>, number: f64, version: Version) {
     let text = format!("{number:.17}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
@@ -103,7 +103,7 @@ pub(crate) fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A null.
+/// Appends a null.
 #[inline]
 pub(crate) fn null(out: &mut Vec<u8>, version: Version) {
     match version {
@@ -112,7 +112,7 @@ pub(crate) fn null(out: &mut Vec<u8>, version: Version) {
     }
 }
 
-/// A null where an array was asked for.
+/// Appends a null where an array was asked for.
 pub(crate) fn null_array(out: &mut Vec<u8>, version: Version) {
     match version {
         Version::Resp2 => out.extend_from_slice(b"*-1\r\n"),
@@ -120,7 +120,7 @@ pub(crate) fn null_array(out: &mut Vec<u8>, version: Version) {
     }
 }
 
-/// A value, or a null.
+/// Appends a value, or a null.
 #[inline]
 pub(crate) fn bulk_or_null(out: &mut Vec<u8>, bytes: Option<&[u8]>, version: Version) {
     match bytes {
@@ -129,7 +129,7 @@ pub(crate) fn bulk_or_null(out: &mut Vec<u8>, bytes: Option<&[u8]>, version: Ver
     }
 }
 
-/// The head of an array of `len` replies.
+/// Appends the head of an array of `len` replies.
 pub(crate) fn array(out: &mut Vec<u8>, len: usize) {
     number(out, b'*', len);
 }
@@ -149,7 +149,7 @@ pub(crate) fn help(out: &mut Vec<u8>, command: &str, subcommands: &[&str]) {
     subcommands.iter().chain(&["HELP", "    Prints this help."]).for_each(|line| simple(out, line));
 }
 
-/// The head of a map of `len` pairs: in RESP2 an array of twice as many.
+/// Appends the head of a map of `len` pairs: in RESP2 an array of twice as many.
 pub(crate) fn map(out: &mut Vec<u8>, len: usize, version: Version) {
     match version {
         Version::Resp2 => number(out, b'*', 2 * len),
@@ -157,7 +157,7 @@ pub(crate) fn map(out: &mut Vec<u8>, len: usize, version: Version) {
     }
 }
 
-/// The head of a set of `len` replies: in RESP2 an array.
+/// Appends the head of a set of `len` replies: in RESP2 an array.
 pub(crate) fn set(out: &mut Vec<u8>, len: usize, version: Version) {
     match version {
         Version::Resp2 => number(out, b'*', len),
@@ -165,7 +165,7 @@ pub(crate) fn set(out: &mut Vec<u8>, len: usize, version: Version) {
     }
 }
 
-/// The head of a push of `len` replies: in RESP2 an array.
+/// Appends the head of a push of `len` replies: in RESP2 an array.
 pub(crate) fn push(out: &mut Vec<u8>, len: usize, version: Version) {
     match version {
         Version::Resp2 => number(out, b'*', len),

@@ -224,7 +224,7 @@ pub(super) fn script(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u
         (b"load", 3) => {
             flags_of(args.at(2))?;
             let script = scripts.of(args.at(2));
-            // A running script has the state; then the script is compiled when it first runs.
+            // If a running script has the state, the script is compiled when it first runs.
             if let Ok(mut slot) = scripts.engine.try_lock() {
                 let checked = engine_of(&mut slot, session)?.compile(&script);
                 checked.map_err(|text| Refusal::Text(text.into()))?;

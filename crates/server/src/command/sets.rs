@@ -125,7 +125,7 @@ pub(crate) fn spop(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome
     Ok(())
 }
 
-/// A count that is not negative.
+/// Parses a count that is not negative.
 pub(super) fn positive(argument: &[u8]) -> Result<u64, Refusal> {
     let number = parse_integer(argument).and_then(|number| u64::try_from(number).ok());
     number.ok_or_else(|| "ERR value is out of range, must be positive".into())
@@ -178,7 +178,7 @@ pub(crate) fn smove(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outco
     Ok(())
 }
 
-/// Which combination of sets.
+/// How sets are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Inter,

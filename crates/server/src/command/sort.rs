@@ -71,7 +71,7 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// The elements of `len` that are wanted.
+    /// The range of `len` elements that is wanted.
     fn range(&self, len: usize) -> Range<usize> {
         let Some((skip, count)) = self.limit else { return 0..len };
         let start = usize::try_from(skip).unwrap_or(0).min(len);
@@ -140,7 +140,7 @@ fn value_of(
         }),
     };
     match found {
-        // A value of another type counts as none.
+        // A value of another type counts as absent.
         Ok(()) | Err(SpaceError::WrongType) => {
             budget.take(&key, value.as_deref())?;
             Ok(value)
@@ -231,7 +231,7 @@ impl Weights {
     }
 }
 
-/// A number as C's `strtod` reads a whole string, within the range of a double.
+/// Parses a number as C's `strtod` reads a whole string, within the range of a double.
 fn number(text: &[u8]) -> Option<f64> {
     let number = parse_bound(text)?;
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();

@@ -103,7 +103,7 @@ impl Combination {
         mut take: impl FnMut(Vec<u8>, f64) -> bool,
     ) -> keyspace::Result<()> {
         if self.operation != Operation::Diff {
-            // The order in which scores are added, too.
+            // This is also the order in which scores are added.
             self.sources.sort_by_key(|(source, _)| source.len());
         }
         let Some(((first, weight), others)) = self.sources.split_first() else { return Ok(()) };

@@ -3,7 +3,7 @@
 //! A range of ranks, scores or members is first turned into one of ranks ([`Bounds::ranks`]); what follows is the same
 //! for ZRANGE, ZCOUNT and ZREMRANGEBYSCORE.
 //!
-//! Not here: commands that combine sorted sets (`sorted_operations.rs`), and those that wait (`blocking.rs`).
+//! Not here: commands that combine sorted sets (`sorted_operations.rs`), and commands that wait (`blocking.rs`).
 
 use super::call::{Args, Call, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, Turn};
 use super::double::{parse_bound, parse_score};
@@ -35,11 +35,11 @@ pub(super) struct Adding {
     is_increment: bool,
 }
 
-/// What became of a member.
+/// The result of adding a member.
 enum Added {
     No,
     New(f64),
-    /// The score, and whether it is another than before.
+    /// The score, and whether it changed.
     Present(f64, bool),
 }
 
@@ -206,7 +206,7 @@ pub(crate) fn zrank(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, is_reverse
     Ok(())
 }
 
-/// What a range of elements is given by.
+/// How a range of elements is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
     Rank,
@@ -266,7 +266,7 @@ impl<'a> Limit<'a> {
 }
 
 impl<'a> Bounds<'a> {
-    /// The range from an argument to another.
+    /// Parses the range from one argument to another.
     fn parse(by: By, from: &'a [u8], to: &'a [u8]) -> Result<Bounds<'a>, Refusal> {
         let score = |text: &[u8]| {
             let number = text.strip_prefix(b"(");
@@ -380,13 +380,13 @@ impl<'a> RangeArgs<'a> {
     }
 }
 
-/// The head of a reply of `count` elements.
+/// Writes the head of a reply of `count` elements.
 fn elements_head(out: &mut Vec<u8>, count: usize, with_scores: bool, version: Version) {
     let is_flat = with_scores && version == Version::Resp2;
     reply::array(out, if is_flat { 2 * count } else { count });
 }
 
-/// An element of such a reply.
+/// Writes an element of such a reply.
 fn element(out: &mut Vec<u8>, member: &[u8], score: f64, with_scores: bool, version: Version) {
     if with_scores && version == Version::Resp3 {
         reply::array(out, 2);
@@ -397,7 +397,7 @@ fn element(out: &mut Vec<u8>, member: &[u8], score: f64, with_scores: bool, vers
     }
 }
 
-/// Elements, with or without their scores.
+/// Writes elements, with or without their scores.
 pub(super) fn elements(out: &mut Vec<u8>, elements: &[Element], with_scores: bool, version: Version) {
     elements_head(out, elements.len(), with_scores, version);
     elements.iter().for_each(|(member, score)| element(out, member, *score, with_scores, version));
@@ -559,7 +559,7 @@ impl Pops {
     }
 }
 
-/// Pops from the first of the keys that has elements, and replies with the key and the elements, which it returns.
+/// Pops from the first of the keys that has elements. Replies with the key and the elements, and returns them.
 pub(super) fn pop_from_first<'a>(
     alone: &mut Exclusive<'_>,
     (database, bytes_max, version): (usize, usize, Version),
@@ -617,7 +617,7 @@ pub(crate) fn zrandmember(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> O
     Ok(())
 }
 
-/// A number of keys that is stated before them, which has to be at least 1.
+/// Parses the number of keys that is stated before them, which must be at least 1.
 pub(super) fn key_count(args: &Args<'_>, index: usize, name: &str) -> Result<usize, Refusal> {
     let number = parse_integer(args.at(index)).ok_or(super::call::NOT_AN_INTEGER)?;
     if number < 1 {

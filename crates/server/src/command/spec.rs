@@ -264,7 +264,7 @@ impl Spec {
     /// names none.
     ///
     /// # Errors
-    /// That the command has no such subcommand.
+    /// Fails if the command has no such subcommand.
     #[inline]
     pub(crate) fn subcommand(&self, args: &Args<'_>) -> Result<Option<(&'static str, i32)>, Refusal> {
         let known = self.subcommands();
@@ -299,7 +299,7 @@ impl Spec {
             || matches!(self.id, Id::XRead | Id::XReadGroup | Id::Migrate)
     }
 
-    /// Whether the first argument is a key, and the second the number of those that follow.
+    /// Whether the first argument is a key, and the second the number of keys that follow.
     fn counts_more_keys(&self) -> bool {
         matches!(self.id, Id::ZUnionStore | Id::ZInterStore | Id::ZDiffStore)
     }
@@ -325,7 +325,7 @@ impl Spec {
         Keys { first: index(first), last: index(first + count - usize::from(is_there)), step: 1 }
     }
 
-    /// The keys of MIGRATE: its third argument, or those after the option KEYS.
+    /// The keys of MIGRATE: its third argument, or the arguments after KEYS.
     fn keys_of_migrate(&self, args: &Args<'_>) -> Keys {
         let mut at = 6;
         while at < args.len() && !args.is(at, "keys") {
@@ -412,7 +412,7 @@ impl Names {
         })
     }
 
-    /// The command of this name.
+    /// The command with this name.
     #[inline]
     pub(crate) fn find(&self, name: &[u8]) -> Option<&'static Spec> {
         let mut place = place_of(name);
@@ -432,7 +432,7 @@ impl Names {
 
 #[inline]
 fn place_of(name: &[u8]) -> usize {
-    // This lowers letters and may make other bytes equal; the comparison tells those apart.
+    // This lowers letters and may make other bytes equal; the comparison tells them apart.
     let mut sum = name.len() as u64;
     for &byte in name.iter().take(16) {
         sum = sum.wrapping_mul(31).wrapping_add(u64::from(byte | 0x20));

@@ -36,11 +36,11 @@ pub(crate) struct SessionState {
     pub(crate) tracking: Option<Mode>,
     /// Whether the next command's keys are tracked (CLIENT CACHING).
     pub(crate) caching: Option<bool>,
-    /// Whether a command changed who wants to know of changes. The key space must be told once the gate is open.
+    /// Whether a command changed which clients observe changes. The key space must be notified once the gate is open.
     pub(crate) unsettled: bool,
     /// Whether a transaction is being executed.
     pub(crate) executing: bool,
-    /// Whether a script is.
+    /// Whether a script is being executed.
     pub(crate) in_script: bool,
     /// What the client waits for, and the time for which a command has just begun to wait.
     pub(crate) waiter: Option<Arc<Waiter>>,
@@ -89,7 +89,7 @@ impl SessionState {
         }
     }
 
-    /// Makes the client this user.
+    /// Switches the client to this user.
     pub(crate) fn become_user(&mut self, user: Arc<User>, authenticated: bool) {
         self.client.set_user(&user.name);
         (self.user, self.authenticated) = (user, authenticated);
@@ -200,10 +200,10 @@ pub(crate) struct Transaction {
 }
 
 impl Transaction {
-    /// Queues a command, whose keys have this slot.
+    /// Queues a command whose keys have this slot.
     ///
     /// # Errors
-    /// With this command, the queue is longer than `bytes_max`, the length of the longest request.
+    /// Fails if this command makes the queue longer than `bytes_max`, the length of the longest request.
     pub(crate) fn queue(
         &mut self,
         spec: &'static Spec,

@@ -26,7 +26,7 @@ pub(super) fn no_group_at(args: &Args<'_>) -> Refusal {
     about_two("NOGROUP No such consumer group '", args.at(3), "' for key name '", args.at(2), "'")
 }
 
-/// An ID, or the last one for `$`.
+/// Parses an ID, or the last one for `$`.
 fn id_or_last(text: &[u8], last: EntryId, is_strict: bool) -> Result<EntryId, Refusal> {
     match text {
         b"$" => Ok(last),
@@ -234,7 +234,7 @@ pub(crate) fn xpending(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outc
     Ok(())
 }
 
-/// For how long an entry has not been delivered; negative if it will be in the future.
+/// How long ago an entry was delivered; negative if that time is in the future.
 fn idle_of(pending: &Pending, now_ms: u64) -> i64 {
     (now_ms as i64).saturating_sub(pending.delivered_ms as i64) // a time that is too large is far away
 }
@@ -276,7 +276,7 @@ fn pending_summary(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome 
     Ok(())
 }
 
-/// Gives pending entries to a consumer.
+/// The transfer of pending entries to a consumer.
 struct Claim<'a> {
     group: u64,
     name: &'a [u8],
@@ -286,7 +286,7 @@ struct Claim<'a> {
     idle_ms: i64,
     now_ms: u64,
     delivered_ms: u64,
-    /// How often an entry was delivered; `None`: once more.
+    /// The delivery count that an entry gets; `None`: one more than before.
     count: Option<u64>,
     just_ids: bool,
     /// The entries claimed, as replies, and their number.
@@ -313,7 +313,7 @@ impl<'a> Claim<'a> {
         }
     }
 
-    /// Removes an entry that is no longer in the stream from the pending ones. Returns whether it was so.
+    /// Removes a pending entry if it is no longer in the stream. Returns whether it is gone.
     fn clear(&mut self, stream: &mut StreamMut<'_, '_>, id: EntryId) -> Result<bool, Refusal> {
         let (now, pairs) = stream.read()?;
         if now.contains(pairs, id)? {
@@ -400,7 +400,7 @@ pub(crate) fn xclaim(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outc
         }
         index += 1;
     }
-    // A time that makes no sense is now.
+    // An impossible time counts as now.
     let delivered_ms = delivered_ms.and_then(|ms| u64::try_from(ms).ok());
     claim.delivered_ms = delivered_ms.filter(|ms| *ms <= now_ms).unwrap_or(now_ms);
     if last > group.last {

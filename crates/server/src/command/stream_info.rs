@@ -1,4 +1,4 @@
-//! XINFO: what a stream, its groups and their consumers are.
+//! XINFO: describes a stream, its groups and their consumers.
 
 use super::call::{Call, NO_SUCH_KEY, Outcome, REPLY_TOO_LONG, Refusal, Turn};
 use super::reply::{self, Version};
@@ -119,11 +119,11 @@ fn groups(stream: &Stream, turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> 
     Ok(())
 }
 
-/// What both forms of XINFO STREAM begin with.
+/// Writes the beginning of both forms of XINFO STREAM.
 fn beginning(parts: &mut Parts<'_>, stream: &Stream, turn: &mut Turn<'_, '_>) -> keyspace::Result<()> {
     let first = stream.edge(turn, false)?;
     parts.count("length", stream.len());
-    // Redis's own tree: here the nodes of ours.
+    // Where Redis reports its radix tree, we report the nodes of our tree.
     parts.count("radix-tree-keys", stream.nodes().max(u64::from(stream.len() > 0)));
     parts.count("radix-tree-nodes", stream.nodes().max(1));
     parts.id("last-generated-id", stream.last);

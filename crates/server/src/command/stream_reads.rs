@@ -1,4 +1,4 @@
-//! XREAD and XREADGROUP, which read new entries of streams and may wait for some.
+//! XREAD and XREADGROUP, which read new entries of streams and may wait for them.
 //!
 //! What a consumer of a group reads is pending until it is acknowledged (`stream_groups.rs`). An entry is delivered and
 //! recorded as pending in one change. How clients wait: `blocking.rs`.
@@ -138,7 +138,7 @@ struct Limits {
     version: Version,
 }
 
-/// How many entries were added up to one, if that can be known from its ID.
+/// How many entries were added up to this ID, if that can be known.
 fn count_up_to(stream: &Stream, first: Option<EntryId>, id: EntryId) -> Option<i64> {
     let added = stream.added as i64; // as Redis counts
     if added == 0 || id == stream.last || stream.len() == 0 && id < stream.last {
@@ -177,7 +177,7 @@ impl Group {
     pub(super) fn lag(&self, stream: &Stream, first: Option<EntryId>) -> Option<i64> {
         let read = match self.read {
             _ if stream.added == 0 => return Some(0),
-            // ENTRIESREAD may say that entries were read which come after the last one that was delivered.
+            // ENTRIESREAD may count entries as read that come after the last one delivered.
             Some(read) if first.is_none_or(|first| self.last >= first) && !has_gap_after(stream, first, self.last) => {
                 read
             }
@@ -187,7 +187,7 @@ impl Group {
     }
 }
 
-/// The consumer of this name, made if it is absent and else seen now. Returns whether it is new, too.
+/// The consumer with this name: added if it is absent, else seen now. Also returns whether it is new.
 pub(super) fn see_consumer(
     stream: &mut StreamMut<'_, '_>,
     group: u64,
@@ -204,7 +204,7 @@ pub(super) fn see_consumer(
     }
 }
 
-/// The event of a consumer that was made.
+/// The event of a new consumer.
 pub(super) fn events_of_new(is_new: bool) -> &'static [&'static str] {
     if is_new { &["xgroup-createconsumer"] } else { &[] }
 }
@@ -288,7 +288,7 @@ fn is_ready(
     after: EntryId,
 ) -> keyspace::Result<bool> {
     let after = match reader {
-        // The history of a consumer is there at once.
+        // The history of a consumer is available at once.
         Some(_) if after != EntryId::MAX => return Ok(true),
         Some(reader) => stream.group(pairs, &reader.group)?.map_or(EntryId::MAX, |group| group.last),
         None => after,
@@ -327,7 +327,7 @@ fn streams_head(out: &mut Vec<u8>, count: usize, version: Version) {
     }
 }
 
-/// What a client waits for that read nothing.
+/// What a client that read nothing waits for.
 pub(super) struct Wait {
     pub(super) keys: Vec<Vec<u8>>,
     pub(super) reading: Reading,

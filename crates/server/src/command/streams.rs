@@ -1,4 +1,4 @@
-//! Commands on the entries of streams, but for those that read new ones (`stream_reads.rs`).
+//! Commands on the entries of streams, except for reading new ones (`stream_reads.rs`).
 //!
 //! How streams are stored: `keyspace/stream.rs`. Not here: consumer groups (`stream_groups.rs`), XINFO
 //! (`stream_info.rs`).
@@ -28,7 +28,7 @@ pub(super) fn open_mut<'e, 'k>(
     StreamMut::open(pairs, call.database, call.args.at(key))
 }
 
-/// A number of 64 bits as Redis reads it: in canonical form, else as C's strtoull does.
+/// Parses a number of 64 bits as Redis does: in canonical form, else as C's strtoull does.
 fn unsigned(text: &[u8]) -> Option<u64> {
     if let Some(number) = parse_integer(text) {
         return u64::try_from(number).ok();
@@ -46,7 +46,7 @@ fn unsigned(text: &[u8]) -> Option<u64> {
     Some(if is_negative { number.wrapping_neg() } else { number })
 }
 
-/// An ID as it is written. A sequence of `None` is `*`.
+/// Parses an ID as it is written. A sequence of `None` is `*`.
 fn parse_parts(text: &[u8], missing_seq: u64) -> Option<(u64, Option<u64>)> {
     const LEN_MAX: usize = 127;
     if text.len() > LEN_MAX {
@@ -60,7 +60,7 @@ fn parse_parts(text: &[u8], missing_seq: u64) -> Option<(u64, Option<u64>)> {
     }
 }
 
-/// An ID, `-` and `+` excluded. `missing_seq`: the sequence number of one that has none.
+/// Parses an ID, `-` and `+` excluded. `missing_seq`: the sequence number of one that has none.
 pub(super) fn strict_id(text: &[u8], missing_seq: u64) -> Result<EntryId, Refusal> {
     match parse_parts(text, missing_seq) {
         Some((ms, Some(seq))) => Ok(EntryId { ms, seq }),
@@ -68,7 +68,7 @@ pub(super) fn strict_id(text: &[u8], missing_seq: u64) -> Result<EntryId, Refusa
     }
 }
 
-/// An ID, or `-` or `+`.
+/// Parses an ID, or `-` or `+`.
 pub(super) fn any_id(text: &[u8], missing_seq: u64) -> Result<EntryId, Refusal> {
     match text {
         b"-" => Ok(EntryId::MIN),
@@ -77,7 +77,7 @@ pub(super) fn any_id(text: &[u8], missing_seq: u64) -> Result<EntryId, Refusal> 
     }
 }
 
-/// The beginning of an interval; `(` excludes it.
+/// Parses the beginning of an interval; `(` excludes it.
 pub(super) fn interval_start(text: &[u8]) -> Result<EntryId, Refusal> {
     match text {
         [b'(', rest @ ..] if !rest.is_empty() => {
@@ -87,7 +87,7 @@ pub(super) fn interval_start(text: &[u8]) -> Result<EntryId, Refusal> {
     }
 }
 
-/// The end of an interval; `(` excludes it.
+/// Parses the end of an interval; `(` excludes it.
 pub(super) fn interval_end(text: &[u8]) -> Result<EntryId, Refusal> {
     match text {
         [b'(', rest @ ..] if !rest.is_empty() => {
@@ -97,7 +97,7 @@ pub(super) fn interval_end(text: &[u8]) -> Result<EntryId, Refusal> {
     }
 }
 
-/// Several IDs.
+/// Parses several IDs.
 pub(super) fn ids_from(args: &Args<'_>, index: usize) -> Result<Vec<EntryId>, Refusal> {
     args.from(index).map(|text| strict_id(text, 0)).collect()
 }
@@ -109,17 +109,17 @@ pub(super) fn about_two(before: &str, one: &[u8], between: &str, other: &[u8], a
     Refusal::Text(parts.concat().into())
 }
 
-/// A number of 64 bits as Redis shows it: with a sign.
+/// Replies with a number of 64 bits as Redis shows it: signed.
 pub(super) fn reply_unsigned(out: &mut Vec<u8>, number: u64) {
     reply::integer(out, number as i64);
 }
 
-/// An ID as a reply.
+/// Replies with an ID.
 pub(super) fn reply_id(out: &mut Vec<u8>, id: EntryId) {
     reply::bulk(out, id.to_string().as_bytes());
 }
 
-/// An entry as a reply: its ID, and its fields and values.
+/// Replies with an entry: its ID, and its fields and values.
 pub(super) fn reply_entry(out: &mut Vec<u8>, id: EntryId, fields: &[u8]) {
     reply::array(out, 2);
     reply_id(out, id);
@@ -127,7 +127,7 @@ pub(super) fn reply_entry(out: &mut Vec<u8>, id: EntryId, fields: &[u8]) {
     elements::iter(fields).for_each(|element| reply::bulk(out, element));
 }
 
-/// The entry with this ID as a reply. Returns whether there is one.
+/// Replies with the entry with this ID. Returns whether it exists.
 pub(super) fn reply_entry_at(
     out: &mut Vec<u8>,
     stream: &Stream,
@@ -155,7 +155,7 @@ pub(super) fn reply_known_entry(
     Err(keyspace::damaged(format_args!("entry {id} of a stream is not where its ID leads")))
 }
 
-/// Entries of a range, at most `most`, as an array. Returns their IDs.
+/// Replies with an array of at most `most` entries of a range. Returns their IDs.
 pub(super) fn reply_range(
     out: &mut Vec<u8>,
     stream: &Stream,
@@ -191,7 +191,7 @@ enum Trim {
 #[derive(Debug, Default)]
 struct Options {
     trim: Option<Trim>,
-    /// About as much as was asked for, and at most `limit` entries.
+    /// Whether to trim approximately, and at most `limit` entries.
     is_about: bool,
     /// 0: no limit.
     limit: u64,
@@ -200,12 +200,12 @@ struct Options {
     id: Option<(u64, Option<u64>)>,
 }
 
-/// Entries that Redis keeps in a node: trimming about as much as was asked for removes whole nodes.
+/// Entries that Redis keeps in a node: approximate trimming removes whole nodes.
 const NODE_ENTRIES: u64 = 100;
 const NODE_BYTES: u64 = 4096;
 
 impl Options {
-    /// Parses the options from the third argument on. Returns the index of XADD's ID, too.
+    /// Parses the options from the third argument on. Also returns the index of XADD's ID.
     fn parse(args: &Args<'_>, is_add: bool) -> Result<(Options, usize), Refusal> {
         let (mut options, mut limit) = (Options::default(), None);
         let mut index = 2;

@@ -162,7 +162,7 @@ fn set_options<'a>(call: &Call<'_, 'a>, first: usize, id: Id) -> Result<SetOptio
 }
 
 impl SetOptions<'_> {
-    /// What becomes of the key's lifetime.
+    /// What happens to the key's lifetime.
     fn lifetime(&self, call: &Call<'_, '_>, now_ms: u64, name: &str) -> Result<Lifetime, Refusal> {
         Ok(match self.expires_at_ms(call, now_ms, name)? {
             Some(at_ms) => Lifetime::Are(Attributes::expiring(at_ms as u64)), // positive
@@ -171,7 +171,7 @@ impl SetOptions<'_> {
         })
     }
 
-    /// When the key expires, in Unix milliseconds; `None` if the options give no lifetime.
+    /// When the key expires, in Unix milliseconds; `None` if the options set no lifetime.
     fn expires_at_ms(&self, call: &Call<'_, '_>, now_ms: u64, name: &str) -> Result<Option<i64>, Refusal> {
         let at = |new: LifetimeOption| lifetime_of(call.args.at(new.index), new.absolute, new.factor, now_ms, name);
         self.lifetime.map(at).transpose()
@@ -203,7 +203,7 @@ pub(crate) fn set<'a>(call: &Call<'_, 'a>, now_ms: u64) -> Result<Plan<'a>, Refu
     }))
 }
 
-/// The plan that stores `value` whatever the key has.
+/// The plan that stores `value` unconditionally.
 fn store<'a>(value: &'a [u8], lifetime: NewLifetime, answer: StoreAnswer) -> Store<'a> {
     Store { value, lifetime, only_absent: false, only_present: false, comparison: None, answer }
 }

@@ -24,7 +24,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use topology::{Address, Topology};
 
-/// `may_wait` is decided anew once there were this many batches. It becomes true if there was more than one read of
+/// `may_wait` is decided again after this many batches. It becomes true if there was more than one read of
 /// the disk for every `BATCHES_A_READ` batches.
 const JUDGED_BATCHES: u64 = 20;
 const BATCHES_A_READ: u64 = 100;
@@ -38,7 +38,7 @@ pub(crate) struct Source {
     pub(crate) path: PathBuf,
     /// The topology file.
     pub(crate) topology: Option<PathBuf>,
-    /// The addresses this server listens at; the topology has one of them as this node's.
+    /// The addresses this server listens at; the topology names one of them as this node's.
     pub(crate) listening: Vec<String>,
     /// Without a topology: the address reported to clients.
     pub(crate) announced: Option<Address>,
@@ -83,7 +83,7 @@ pub(crate) struct Facts {
 }
 
 impl Served {
-    /// Opens a dictionary; of a directory only the shards that this node serves.
+    /// Opens a dictionary; for a directory only the shards that this node serves.
     ///
     /// # Errors
     /// The topology does not fit the dictionary, or the dictionary cannot be opened.
@@ -160,7 +160,7 @@ impl Served {
     /// Copies the value of `key`; `false` if it is absent.
     ///
     /// # Errors
-    /// [`LookupError::Elsewhere`] for a key of another node; those of [`Dictionary::get_into`].
+    /// Returns [`LookupError::Elsewhere`] for a key of another node, or the errors of [`Dictionary::get_into`].
     pub(crate) fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, LookupError> {
         self.look_up(&[key], |dictionary| Ok(dictionary.get_into(key, value)?))
     }
@@ -168,7 +168,7 @@ impl Served {
     /// Calls `take` with the index of each key, in order, and its value.
     ///
     /// # Errors
-    /// Those of [`get_into`](Self::get_into); `take` was called for some keys, from the first on.
+    /// Returns the errors of [`get_into`](Self::get_into); `take` was called for some keys, from the first on.
     pub(crate) fn get_many_with(
         &self,
         keys: &[&[u8]],
@@ -190,10 +190,10 @@ impl Served {
         look_up(&now.dictionary)
     }
 
-    /// A scan from `cursor` on, over the keys that this node serves: [`Dictionary::scan`].
+    /// Scans from `cursor` on, over the keys that this node serves: [`Dictionary::scan`].
     ///
     /// # Errors
-    /// Those of [`Dictionary::scan`].
+    /// Returns the errors of [`Dictionary::scan`].
     pub(crate) fn scan(
         &self,
         cursor: u64,
@@ -210,7 +210,7 @@ impl Served {
         now.dictionary.scan(cursor, count, take)
     }
 
-    /// A cursor of [`scan`](Self::scan) at a position chosen by a random number.
+    /// Chooses a cursor of [`scan`](Self::scan) by a random number.
     pub(crate) fn cursor_at(&self, random: u64) -> u64 {
         // A slot of this node in the upper bits, a position within it in the lower.
         const POSITION_BITS: u32 = 49;

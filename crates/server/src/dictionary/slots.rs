@@ -136,7 +136,7 @@ impl SlotMap {
     }
 }
 
-/// The ranges of slots that the topology file gives a node.
+/// The ranges of slots that a node has by the topology file.
 fn slots_of(node: &Node, shards: &[ShardInfo]) -> Result<Vec<(u16, u16)>, String> {
     match &node.share {
         Share::Slots(ranges) => Ok(ranges.clone()),

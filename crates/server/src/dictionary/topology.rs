@@ -34,7 +34,7 @@ pub(crate) struct Topology {
     pub(crate) own: usize,
     /// Whether some slots may have no node.
     pub(crate) is_partial: bool,
-    /// The file, for messages; empty where there is none.
+    /// The file, for messages; empty if there is none.
     pub(crate) source: String,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Topology {
 pub(crate) struct Node {
     /// Forty hexadecimal digits; all nodes compute the same.
     pub(crate) id: String,
-    /// A name for people; the address by default.
+    /// A human-readable name; the address by default.
     pub(crate) name: String,
     /// The address for clients; `None` means the address that they connected to.
     pub(crate) address: Option<Address>,
@@ -98,7 +98,7 @@ struct FileNode {
 const ID_DIGITS: usize = 40;
 
 impl Topology {
-    /// A single node with all slots; its address is `announced`, or else the one that the client connected to.
+    /// Creates a single node with all slots; its address is `announced`, or else the one that the client connected to.
     pub(crate) fn single(announced: Option<Address>) -> Topology {
         let name = announced.as_ref().map_or("single".to_owned(), ToString::to_string);
         let share = Share::Slots(vec![(0, SLOT_COUNT - 1)]);
@@ -205,7 +205,7 @@ impl Topology {
     }
 }
 
-/// The node with one of the addresses that this process listens on.
+/// Finds the node with one of the addresses that this process listens on.
 fn own_node(nodes: &[Node], listening: &[String]) -> Result<usize, String> {
     let addresses = |node: &Node| [node.address.clone(), node.tls.clone()].into_iter().flatten().collect::<Vec<_>>();
     for text in listening {
@@ -249,7 +249,7 @@ fn slot_ranges(text: &str) -> Result<Vec<(u16, u16)>, String> {
     Ok(ranges)
 }
 
-/// The id of the node with this name; all nodes compute the same.
+/// Computes the id of the node with this name; all nodes compute the same.
 fn id_of(name: &str) -> String {
     let digits: String = (0..3).map(|seed| format!("{:016x}", HashKind::Xxh3.hash(name.as_bytes(), seed))).collect();
     digits[..ID_DIGITS].to_owned()

@@ -8,7 +8,7 @@
 //! /ready        200 once clients are served, 503 before
 //! ```
 //!
-//! While the server opens its files every path is 503, with how far that is.
+//! While the server opens its files every path returns 503 with the progress.
 //!
 //! A thread of its own serves all of it, so nothing here delays the clients of the protocols. Only GET and HEAD are
 //! answered, no request body is read, connections and headers are bounded. If a password is set, everything except
@@ -53,7 +53,7 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
-/// The server as it starts: first only how far it is.
+/// The server as it starts: at first only its progress.
 pub(crate) struct Stage {
     recovery: Arc<Recovery>,
     server: OnceLock<Weak<Server>>,
@@ -81,7 +81,7 @@ struct Site {
 /// Serves at these addresses, on a thread of its own, until `stage` is gone.
 ///
 /// # Errors
-/// Those of starting a thread and its event loop.
+/// Returns the errors of starting a thread and its event loop.
 pub(crate) fn start(listeners: Vec<(TcpListener, Security)>, stage: &Arc<Stage>) -> io::Result<()> {
     let to_std = |(listener, security): (TcpListener, Security)| Ok((listener.into_std()?, security));
     let listeners = listeners.into_iter().map(to_std).collect::<io::Result<Vec<_>>>()?;
@@ -144,11 +144,11 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, sit
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIME);
-    builder.half_close(true); // a client that has said all still gets its answer
+    builder.half_close(true); // a client that has closed its side still gets its answer
     builder.max_buf_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), answer));
     tokio::select! {
-        _ = connection.as_mut() => {} // how it ended is the client's business
+        _ = connection.as_mut() => {} // how it ended concerns only the client
         () = tokio::time::sleep(CONNECTION_TIME) => {
             connection.as_mut().graceful_shutdown();
             let _ = tokio::time::timeout(REQUEST_TIME, connection).await;

@@ -134,7 +134,7 @@ impl Status {
     pub(super) fn sample(&mut self, server: &Server) {
         let now = Instant::now();
         let totals = Totals::of(server);
-        // The first one has what has happened since the start.
+        // The first one covers the time since the start.
         let before = self.last.replace((now, totals.clone()));
         let (since, last) = before.unwrap_or((server.started, Totals::NONE));
         let seconds = now.duration_since(since).as_secs_f64().max(1e-3);

@@ -1,4 +1,4 @@
-//! Whether requests wait for reads of a file, and so belong on a thread that may wait.
+//! Decides whether requests wait for file reads, and so belong on a thread that may wait.
 //!
 //! ```text
 //! Never    all that the file has is in memory                      every request runs on the event loop
@@ -28,7 +28,7 @@ pub(crate) enum Waits {
 /// What is known since the last tick.
 #[derive(Default)]
 pub(super) struct Cold {
-    /// Whether a file has something that is not in memory.
+    /// Whether a file has data that is not in memory.
     may_read: AtomicBool,
     reads_often: AtomicBool,
     quiet_ticks: AtomicU32,
@@ -106,13 +106,13 @@ mod tests {
         RespSession::new(server, client, figures)
     }
 
-    /// Executes commands, one a line, on the event loop; returns how the connection continues.
+    /// Executes commands, one per line, on the event loop; returns how the connection continues.
     fn execute(session: &mut RespSession, commands: &str) -> Flow {
         let commands = commands.replace('\n', "\r\n") + "\r\n";
         session.execute(commands.as_bytes(), &mut Vec::new(), Patience::EventLoop).1
     }
 
-    /// Stores keys that a later open finds in the file, and no longer in memory.
+    /// Stores keys that a later open finds in the file but not in memory.
     fn fill(space: &Arc<KeySpace>) {
         let mut session = session(space);
         for key in 0..KEYS {
@@ -151,7 +151,7 @@ mod tests {
         space.note_disk_reads();
         assert_eq!(space.disk_waits(0), Waits::Seldom);
         assert!(matches!(execute(&mut session, "GET key:1\nSET key:1 v\nRPUSH list:1 v\nPING"), Flow::Read(_)));
-        // What may read much does not run here.
+        // Commands that may read much do not run here.
         for long in
             ["LRANGE list:1 0 -1", "LPOP list:1 5000", "EVAL return 0", &format!("MGET{}", " key:1".repeat(100))]
         {

@@ -4,14 +4,14 @@ use super::{Database, marks};
 use splitpoint::{Error, ErrorKind, Table};
 use std::sync::atomic::Ordering::*;
 
-/// What a database knows of its segments. In a file it is the pair [`marks::counts`].
+/// What a database knows about its segments. A file stores it as the pair [`marks::counts`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     /// The number of the next large collection.
     pub(super) next_id: u64,
     /// Segments stored.
     pub(super) segments: u64,
-    /// The first removal that is not done, and the number after the last.
+    /// The first pending removal, and the number after the last.
     pub(super) first_removal: u64,
     pub(super) end_removal: u64,
 }
@@ -20,7 +20,7 @@ const COUNTS_BYTES: usize = 4 * 8;
 /// Numbers of collections and removals count up from 0.
 const NUMBER_MAX: u64 = 1 << 62;
 
-/// Numbers of 8 bytes each; `None` if the length is another.
+/// Parses numbers of 8 bytes each; `None` if the length differs.
 pub(super) fn numbers<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
     let mut numbers = [0; N];
     for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
@@ -34,7 +34,7 @@ impl Counts {
         self.first_removal < self.end_removal
     }
 
-    /// Pairs of the table of keys that are no keys because of these.
+    /// Pairs that are not keys in the table of keys: segments, removals, and the counts.
     fn hidden(self) -> u64 {
         self.segments + (self.end_removal - self.first_removal) + 1
     }
@@ -63,7 +63,7 @@ impl Counts {
 }
 
 impl Database {
-    /// Takes new counts; the caller has closed the gate, or is the only one who has the database.
+    /// Sets the counts. The caller has closed the gate, or has the database to itself.
     pub(super) fn set_counts(&self, counts: Counts, in_file: bool) {
         *self.counts.lock().unwrap_or_else(|e| e.into_inner()) = counts;
         self.has_segments.store(counts.segments > 0 || counts.has_removals(), Relaxed);

@@ -1,7 +1,7 @@
 //! Edits of keys in a row: each reads and changes one key's value and attributes under the latch of the key's bucket.
 //!
-//! An edit sees no expired value. What it cannot do without the whole of a large value, or without closing the gate, it
-//! leaves to an exclusive command: [`Edit::Alone`].
+//! An edit sees no expired value. If it needs the whole of a large value, or a closed gate, it leaves the key
+//! to an exclusive command: [`Edit::Alone`].
 
 use super::record::{Attributes, Coding, HEAD_BYTES_MAX, Kind, MARK_BYTES, ROOMY_HEAD_BYTES, Record};
 use super::{Clock, Database, KeySpace, Result};
@@ -17,14 +17,14 @@ pub(crate) struct Old<'v> {
     pub(crate) value: &'v [u8],
     /// The length of the value.
     pub(crate) len: usize,
-    /// The bytes in front of the value.
+    /// The length of the head in front of the value.
     head_bytes: usize,
 }
 
 /// What an edit does with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Edit {
-    /// Nothing.
+    /// Leaves it as it is.
     Keep,
     /// Stores what [`New::put`] was given.
     Put,
@@ -78,8 +78,8 @@ impl<'n> New<'n> {
     pub(crate) fn append(&mut self, old: Option<&Old<'_>>, tail: &[u8]) -> Edit {
         let Some(old) = old else { return self.put(Attributes::NONE, tail) };
         let attributes = Attributes { cas: 0, ..old.attributes };
-        // What begins like a head needs one, as does what becomes long; and a number that the old value had must not
-        // match the new one.
+        // A value that begins like a head needs one, as does one that becomes long; and the old value's CAS
+        // number must not match the new value.
         let begins = old.head_bytes == 0 && old.len < MARK_BYTES;
         let becomes_long = self.coding.is_roomy(old.len + tail.len()) && old.head_bytes < ROOMY_HEAD_BYTES;
         let needs_head = begins && !self.coding.is_plain(&[old.value, tail].concat()) || becomes_long;
@@ -95,7 +95,7 @@ impl<'n> New<'n> {
 }
 
 impl<'v> Old<'v> {
-    /// Of this record, whose value may be cut: its length, and that of its head.
+    /// Makes it from a record whose value may be cut. `len`: the length of the whole value.
     pub(super) fn of(record: Record<'v>, len: usize, head_bytes: usize) -> Old<'v> {
         Old { attributes: record.attributes, value: record.value, len, head_bytes }
     }
@@ -108,8 +108,8 @@ impl<'v> Old<'v> {
 
 impl KeySpace {
     /// Edits the values of `keys` in order, none of them a marked key of a file; ends before a collection. `edit` gets
-    /// the index of a key, its value if it is present and has not expired, and the place for a new one, of at most
-    /// `value_bytes_max` bytes. Returns the number of keys edited, and the error that ended the call early.
+    /// the index of a key, its value if it is present and has not expired, and a [`New`] for its new value, of at
+    /// most `value_bytes_max` bytes. Returns the number of keys edited, and the error that ended the call early.
     pub(super) fn edit_many(
         &self,
         table: &Table,
@@ -180,7 +180,7 @@ impl KeySpace {
     /// `None` where it would exceed the limit. Ends before a pair that needs exclusive entry.
     ///
     /// # Errors
-    /// Those of [`Table::append`], the first that occurs; `take` was called for the pairs before it.
+    /// Returns the first error of [`Table::append`]; `take` was called for the pairs before it.
     pub(super) fn append_many(
         &self,
         table: &Table,

@@ -20,13 +20,13 @@ pub(crate) fn push(run: &mut Vec<u8>, element: &[u8]) {
 /// A length of 0 in two bytes; [`push`] writes it in one.
 const LIFETIME: [u8; 2] = [0x80, 0]; // on disk
 
-/// Appends when the field whose elements follow expires.
+/// Appends the expiry time of the field whose elements follow.
 pub(super) fn push_lifetime(run: &mut Vec<u8>, expires_at_ms: u64) {
     run.extend_from_slice(&LIFETIME);
     run.extend_from_slice(&expires_at_ms.to_le_bytes());
 }
 
-/// Puts `new` in the place of a range of bytes.
+/// Replaces a range of bytes with `new`.
 pub(super) fn replace(run: &mut Vec<u8>, range: Range<usize>, new: &[u8]) {
     let (len, end) = (run.len(), range.start + new.len());
     if end > range.end {
@@ -64,7 +64,7 @@ impl Elements<'_> {
         self.at
     }
 
-    /// When the field whose elements follow expires; 0: never. `None` if the run ends within the time.
+    /// The expiry time of the field whose elements follow; 0: never. `None` if the run ends within the time.
     pub(super) fn lifetime(&mut self) -> Option<u64> {
         let Some(rest) = self.run[self.at..].strip_prefix(&LIFETIME) else { return Some(0) };
         let expires_at_ms = u64::from_le_bytes(*rest.first_chunk()?);

@@ -31,11 +31,11 @@ pub struct Exclusive<'k> {
     clock: Clock,
     /// The changes between `begin` and `commit`, if the databases are in files.
     transaction: Option<Box<Transaction>>,
-    /// Keys of lists, sorted sets and streams that changed while somebody waits.
+    /// Keys of lists, sorted sets and streams that changed while clients wait.
     pushed: Vec<(usize, Vec<u8>)>,
 }
 
-/// Among the keys that changed: any key may have.
+/// As the database of a changed key: any key may have changed.
 pub(crate) const ANY_KEY: usize = usize::MAX;
 
 /// What happens to a key's attributes when its value is set.
@@ -59,7 +59,7 @@ impl<'k> Exclusive<'k> {
         self.clock.now_ms()
     }
 
-    /// The key space, for what needs no exclusion.
+    /// The key space, for operations that need no exclusive entry.
     pub(crate) fn space(&self) -> &'k KeySpace {
         self.space
     }
@@ -78,7 +78,7 @@ impl<'k> Exclusive<'k> {
     /// Whether `key` is present, and whether it expires.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Returns the errors of [`Table::get`].
     pub(crate) fn presence_of(&self, database: usize, key: &[u8]) -> Result<(bool, bool)> {
         let known = self.known(database, key)?;
         Ok((known.is_some(), known.is_some_and(|known| known.attributes.expires_at_ms != 0)))
@@ -115,7 +115,7 @@ impl<'k> Exclusive<'k> {
         self.transaction.iter_mut().for_each(|transaction| transaction.undo());
     }
 
-    /// Whether commands can be a run: nobody has to see each change, and there is memory for `bytes`.
+    /// Whether commands can form a run: no client must see each change, and there is memory for `bytes`.
     pub(crate) fn allows_runs(&self, bytes: usize) -> bool {
         self.space.allows_runs() && !self.space.memory.is_much(bytes)
     }
@@ -138,7 +138,7 @@ impl<'k> Exclusive<'k> {
     /// Makes the changes since [`begin`](Self::begin).
     ///
     /// # Errors
-    /// Those of [`splitpoint::Batch::commit`]; then no change is made.
+    /// Returns the errors of [`splitpoint::Batch::commit`]; then no change is made.
     pub(crate) fn commit(&mut self) -> Result<()> {
         match self.transaction.take() {
             None => Ok(()),
@@ -167,7 +167,7 @@ impl<'k> Exclusive<'k> {
     /// Copies the value of `key`. `false` if it is absent or has expired; then it is removed.
     ///
     /// # Errors
-    /// [`SpaceError::WrongType`] for a collection; those of [`Table::get`].
+    /// Returns [`SpaceError::WrongType`] for a collection, or the errors of [`Table::get`].
     pub(crate) fn get(&mut self, database: usize, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         match self.get_any(database, key, value)? {
             Some(attributes) if attributes.kind != Kind::String => Err(SpaceError::WrongType),
@@ -175,17 +175,17 @@ impl<'k> Exclusive<'k> {
         }
     }
 
-    /// Copies the value of `key`, of whatever type. Returns its attributes; `None` if it is absent.
+    /// Copies the value of `key`, whatever its type. Returns its attributes; `None` if it is absent.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Returns the errors of [`Table::get`].
     pub(crate) fn get_any(&mut self, database: usize, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Attributes>> {
         self.space.memory.note_use(&[key], &self.clock);
         if !self.read(database, key, value)? {
             return Ok(None);
         }
         let of = self.database(database);
-        // A dictionary has the client's values.
+        // A dictionary stores the client's values as they are.
         let coding = if self.space.dictionary_of(database).is_some() { Coding::Plain } else { self.space.coding(of) };
         let Record { attributes, value: found } = coding.decode(value);
         let head_bytes = value.len() - found.len();
@@ -201,7 +201,7 @@ impl<'k> Exclusive<'k> {
     /// Whether `key` is present and has not expired.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Returns the errors of [`Table::get`].
     pub(crate) fn contains(&mut self, database: usize, key: &[u8]) -> Result<bool> {
         Ok(self.known_now(database, key)?.is_some())
     }
@@ -209,7 +209,7 @@ impl<'k> Exclusive<'k> {
     /// The attributes of `key`; the default for a key without any, and for an absent one.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Returns the errors of [`Table::get`].
     pub(crate) fn attributes(&mut self, database: usize, key: &[u8]) -> Result<Attributes> {
         Ok(self.attributes_of(database, key)?.unwrap_or_default())
     }
@@ -217,7 +217,7 @@ impl<'k> Exclusive<'k> {
     /// The attributes of `key`; `None` if it is absent.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Returns the errors of [`Table::get`].
     pub(crate) fn attributes_of(&mut self, database: usize, key: &[u8]) -> Result<Option<Attributes>> {
         Ok(self.known_now(database, key)?.map(|known| known.attributes))
     }
@@ -225,7 +225,7 @@ impl<'k> Exclusive<'k> {
     /// Values of `keys`, in their order. Expired ones are absent and stay for the sweep; collections have no value.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Returns the errors of [`Table::get`].
     pub(crate) fn get_many(
         &mut self,
         database: usize,
@@ -238,7 +238,7 @@ impl<'k> Exclusive<'k> {
     /// [`get_many`](Self::get_many) with the attributes of the keys.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Returns the errors of [`Table::get`].
     pub(crate) fn get_records(
         &mut self,
         database: usize,
@@ -251,7 +251,7 @@ impl<'k> Exclusive<'k> {
     /// [`get_records`](Self::get_records), collections included.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Returns the errors of [`Table::get`].
     pub(crate) fn read_many(
         &mut self,
         database: usize,
@@ -273,7 +273,7 @@ impl<'k> Exclusive<'k> {
     /// absent. Reads no more than the part, and does not count as a use of the key.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Returns the errors of [`Table::get`].
     pub(crate) fn get_part(
         &self,
         database: usize,
@@ -300,7 +300,7 @@ impl<'k> Exclusive<'k> {
     /// The length of the value of `key`; `None` if the key is absent. Reads no large value.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Returns the errors of [`Table::get`].
     pub(crate) fn value_len(&self, database: usize, key: &[u8]) -> Result<Option<usize>> {
         let known = self.known(database, key)?.filter(|known| !known.attributes.expired(self.now_ms()));
         known.map(|known| known.refuse_collection().map(|()| known.len)).transpose()
@@ -312,14 +312,14 @@ impl<'k> Exclusive<'k> {
     /// In memory this writes only the part and any extension; in a file the whole value.
     ///
     /// # Errors
-    /// Those of [`Table::put`].
+    /// Returns the errors of [`Table::put`].
     pub(crate) fn put_part(&mut self, database: usize, key: &[u8], at: usize, part: &[u8]) -> Result<usize> {
         let end = at + part.len();
         self.space.note_len(end);
         let known = self.known_without_cas(database, key)?;
         known.map_or(Ok(()), |known| known.refuse_collection())?;
         let coding = self.space.coding(self.database(database));
-        // The value now begins like a head, and needs one.
+        // The value now begins like a head, so it needs one.
         let is_rewritten = |known: Known| at == 0 && known.head_bytes == 0 && !coding.is_plain(part);
         if self.space.in_file() || known.is_some_and(is_rewritten) {
             let mut value = Vec::new();
@@ -349,7 +349,7 @@ impl<'k> Exclusive<'k> {
     /// Stores `value` under `key`.
     ///
     /// # Errors
-    /// Those of [`Table::put`].
+    /// Returns the errors of [`Table::put`].
     pub(crate) fn put(&mut self, database: usize, key: &[u8], value: &[u8], lifetime: Lifetime) -> Result<()> {
         let attributes = match lifetime {
             // The value changes, so the old CAS number must no longer match.
@@ -364,33 +364,33 @@ impl<'k> Exclusive<'k> {
         })
     }
 
-    /// Whether keys changed for which somebody may wait.
+    /// Whether keys changed on which clients may wait.
     #[inline]
     pub(crate) fn has_pushed(&self) -> bool {
         !self.pushed.is_empty()
     }
 
-    /// The databases and keys that changed and for which somebody may wait, or [`ANY_KEY`], since the last call.
+    /// The databases and keys that changed since the last call and on which clients may wait, or [`ANY_KEY`].
     pub(crate) fn take_pushed(&mut self) -> Vec<(usize, Vec<u8>)> {
         std::mem::take(&mut self.pushed)
     }
 
-    /// Notes that clients may wait for what has become of any key.
+    /// Notes that any key may have changed, for clients that wait.
     pub(crate) fn note_all_wanted(&mut self) {
         self.note_wanted(ANY_KEY, b"");
     }
 
-    /// Notes that clients may wait for what has become of this key.
+    /// Notes that this key changed, for clients that wait.
     pub(crate) fn note_wanted(&mut self, database: usize, key: &[u8]) {
         if self.space.wanted_keys.load(Relaxed) > 0 {
             self.pushed.push((database, key.to_vec()));
         }
     }
 
-    /// Gives a key that is present another name. O(1), but for the bytes of a string over a file.
+    /// Renames a key that is present. O(1), but O(bytes) for a string in a file.
     ///
     /// # Errors
-    /// Those of [`Table::put`].
+    /// Returns the errors of [`Table::put`].
     pub(crate) fn rename(&mut self, database: usize, from: &[u8], to: &[u8]) -> Result<()> {
         if let Some(known) = self.long_string_in_memory(database, from)? {
             return self.replacing(database, to, |this| {
@@ -414,10 +414,10 @@ impl<'k> Exclusive<'k> {
         })
     }
 
-    /// Stores a copy of the value and the lifetime of a key that is present under another. O(bytes).
+    /// Copies the value and the lifetime of a key that is present to another key. O(bytes).
     ///
     /// # Errors
-    /// Those of [`Table::put`].
+    /// Returns the errors of [`Table::put`].
     pub(crate) fn copy(&mut self, from: (usize, &[u8]), to: (usize, &[u8])) -> Result<()> {
         if let Some(known) = self.long_string_in_memory(from.0, from.1)? {
             return self.replacing(to.0, to.1, |this| this.copy_long_string(known, from, to));
@@ -438,7 +438,7 @@ impl<'k> Exclusive<'k> {
         self.replacing(to.0, to.1, |this| this.put_collection(to.0, to.1, Some((attributes, &value))))
     }
 
-    /// What is known about a string in memory that is too long to be copied as a whole without need.
+    /// What is known about a string in memory that is too long to copy as a whole without need.
     fn long_string_in_memory(&mut self, database: usize, key: &[u8]) -> Result<Option<Known>> {
         self.space.refuse_dictionary()?;
         if self.space.in_file() {
@@ -472,8 +472,7 @@ impl<'k> Exclusive<'k> {
         self.note_wanted(database, key);
     }
 
-    /// Makes a change that replaces or removes the value of `key`: with it, as one change, the segments that the value
-    /// has are released.
+    /// Makes a change that replaces or removes the value of `key`, and with it releases the value's segments.
     fn replacing(&mut self, database: usize, key: &[u8], change: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         let Some((id, numbers)) = self.segments_under(database, key)? else { return change(self) };
         self.note_wanted(database, key);
@@ -500,14 +499,14 @@ impl<'k> Exclusive<'k> {
         };
         let mut value = Vec::new();
         self.read(database, key, &mut value)?;
-        // A damaged collection can be removed; which segments it had is not known.
+        // A damaged collection can be removed; its segments are unknown.
         Ok(segments_of(known.attributes.kind, &value[known.head_bytes..]).unwrap_or(None))
     }
 
-    /// Stores the pairs in order. Pair `n` gets the attributes `attributes(n)`, and loses others.
+    /// Stores the pairs in order. `attributes(n)` replaces the attributes of pair `n`.
     ///
     /// # Errors
-    /// Those of [`Table::put_many`].
+    /// Returns the errors of [`Table::put_many`].
     pub(crate) fn put_many(
         &mut self,
         database: usize,
@@ -539,7 +538,7 @@ impl<'k> Exclusive<'k> {
     /// keeps its attributes.
     ///
     /// # Errors
-    /// Those of [`Table::append`].
+    /// Returns the errors of [`Table::append`].
     pub(crate) fn append(&mut self, database: usize, key: &[u8], tail: &[u8]) -> Result<usize> {
         if self.transaction.is_none() {
             self.allow_heads(database, Attributes::NONE, tail)?;
@@ -549,7 +548,7 @@ impl<'k> Exclusive<'k> {
             let (space, take) = (self.space, |_, new| len = new);
             space.append_many(&table, database, &pairs, &self.clock, |_| usize::MAX, take)?;
             if let Some(len) = len {
-                // An empty value before counts as none.
+                // An empty old value counts as absent.
                 space.watched.touch(database, key, || len > tail.len());
                 space.memory.note_writes(space, &[(key, tail)], &self.clock);
                 return Ok(len);
@@ -582,7 +581,7 @@ impl<'k> Exclusive<'k> {
     /// their attributes. Must not be called between `begin` and `commit`.
     ///
     /// # Errors
-    /// Those of [`Table::append`], the first that occurs; `take` was called for the pairs before it.
+    /// Returns the first error of [`Table::append`]; `take` was called for the pairs before it.
     pub(crate) fn append_many(
         &mut self,
         database: usize,
@@ -638,7 +637,7 @@ impl<'k> Exclusive<'k> {
     /// Removes `key`. Returns whether it was present and had not expired.
     ///
     /// # Errors
-    /// Those of [`Table::remove`].
+    /// Returns the errors of [`Table::remove`].
     pub(crate) fn remove(&mut self, database: usize, key: &[u8]) -> Result<bool> {
         if self.known_now(database, key)?.is_none() {
             return Ok(false);
@@ -653,7 +652,7 @@ impl<'k> Exclusive<'k> {
     /// Sets the attributes of `key` if it is present. Returns whether it is.
     ///
     /// # Errors
-    /// Those of [`Table::put`].
+    /// Returns the errors of [`Table::put`].
     pub(crate) fn set_attributes(&mut self, database: usize, key: &[u8], attributes: Attributes) -> Result<bool> {
         let Some(known) = self.known_now(database, key)? else { return Ok(false) };
         if known.attributes != attributes {
@@ -663,10 +662,10 @@ impl<'k> Exclusive<'k> {
         Ok(true)
     }
 
-    /// The CAS number of `key`, given now if it has none; `None` if the key is absent. Not a change for WATCH.
+    /// The CAS number of `key`, assigned now if it has none; `None` if the key is absent. Not a change for WATCH.
     ///
     /// # Errors
-    /// Those of [`Table::put`].
+    /// Returns the errors of [`Table::put`].
     pub(crate) fn cas_of(&mut self, database: usize, key: &[u8]) -> Result<Option<u64>> {
         let Some(known) = self.known_now(database, key)? else { return Ok(None) };
         known.refuse_collection()?;
@@ -678,8 +677,8 @@ impl<'k> Exclusive<'k> {
         Ok(Some(attributes.cas))
     }
 
-    /// Gives a key that is present other attributes. In memory, where the head keeps its length, as that of a long
-    /// value does, this writes only the head; else the whole value.
+    /// Replaces the attributes of a key that is present. In memory this writes only the head if its length
+    /// stays the same, as for a long value; else the whole value.
     fn replace_head(&mut self, database: usize, key: &[u8], known: Known, attributes: Attributes) -> Result<()> {
         self.space.refuse_dictionary()?;
         self.allow_heads(database, attributes, b"")?;
@@ -701,7 +700,7 @@ impl<'k> Exclusive<'k> {
     /// [`edit`](Self::edit) of a string.
     ///
     /// # Errors
-    /// [`SpaceError::WrongType`] for a collection; those of [`Table::put`].
+    /// Returns [`SpaceError::WrongType`] for a collection, or the errors of [`Table::put`].
     pub(crate) fn edit_string(
         &mut self,
         database: usize,
@@ -712,11 +711,11 @@ impl<'k> Exclusive<'k> {
         self.edit(database, key, edit)
     }
 
-    /// Edits the value of `key`, of whatever type, as [`KeySpace::edit_many`] does. `edit` is called a second time if
-    /// it answers [`Edit::Alone`]: then it gets the whole value, and may give any.
+    /// Edits the value of `key`, whatever its type, as [`KeySpace::edit_many`] does. If `edit` returns
+    /// [`Edit::Alone`], it is called again with the whole value, and may return any.
     ///
     /// # Errors
-    /// Those of [`Table::put`].
+    /// Returns the errors of [`Table::put`].
     pub(crate) fn edit(
         &mut self,
         database: usize,
@@ -731,7 +730,7 @@ impl<'k> Exclusive<'k> {
         for is_last in [false, true] {
             let is_whole = is_last || known.is_none_or(|known| known.len <= SHORT_VALUE_BYTES);
             if let Some(known) = known.filter(|known| !is_whole && known.attributes.kind == Kind::String) {
-                // All that an edit of a value this long looks at.
+                // An edit of so long a value looks only at these bytes.
                 self.get_part(database, key, |_| 0..OldValue::HEAD_BYTES, &mut new)?;
                 stored.clear();
                 self.space.coding(of).encode_head(known.attributes, false, &mut stored);
@@ -767,7 +766,7 @@ impl<'k> Exclusive<'k> {
         Ok(())
     }
 
-    /// Lets this value, with these attributes, have a head if it needs one.
+    /// Allows heads if this value, with these attributes, needs one.
     fn allow_heads(&mut self, database: usize, attributes: Attributes, value: &[u8]) -> Result<()> {
         if !self.space.coding(self.database(database)).needs_head(attributes, value) {
             return Ok(());
@@ -775,7 +774,7 @@ impl<'k> Exclusive<'k> {
         self.begin_heads(database)
     }
 
-    /// From now on the values of this database may have heads.
+    /// Allows the values of this database to have heads from now on.
     pub(crate) fn begin_heads(&mut self, database: usize) -> Result<()> {
         let of = self.database(database);
         if of.has_heads() {
@@ -798,7 +797,7 @@ impl<'k> Exclusive<'k> {
     /// [`KeySpace::compact_cleared`] returns the space to the file system. Within a larger transaction O(keys).
     ///
     /// # Errors
-    /// Those of [`Table::clear`]; [`SpaceError::TooManyKeys`].
+    /// Returns the errors of [`Table::clear`], or [`SpaceError::TooManyKeys`].
     pub fn flush(&mut self, database: usize) -> Result<()> {
         if self.has_begun_many() {
             return self.flush_within(database);
@@ -829,7 +828,7 @@ impl<'k> Exclusive<'k> {
         Ok(())
     }
 
-    /// Removes all keys of a database with the transaction.
+    /// Removes all keys of a database as part of the transaction.
     fn flush_within(&mut self, database: usize) -> Result<()> {
         const AT_ONCE: usize = 1000;
         self.space.refuse_dictionary()?;
@@ -849,7 +848,7 @@ impl<'k> Exclusive<'k> {
         }
         keys.sort_unstable();
         keys.dedup();
-        // For those who watch, a flush is one change of the database.
+        // To watchers, a flush is one change of the database.
         self.space.watched.touch_all(database, |key| self.holds(database, key).unwrap_or(true));
         self.space.events.changes.fetch_add(keys.len() as u64, Relaxed);
         for key in keys {
@@ -861,7 +860,7 @@ impl<'k> Exclusive<'k> {
     /// Watches `key` for `watch`.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Returns the errors of [`Table::get`].
     pub(crate) fn watch(&mut self, watch: &mut Watch, database: usize, key: &[u8]) -> Result<()> {
         let is_over = self.is_over(database, key)?;
         self.space.watched.add(watch, database, key, is_over);
@@ -871,7 +870,7 @@ impl<'k> Exclusive<'k> {
     /// Ends a watch. Returns whether one of its keys changed, or expired, since it began.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Returns the errors of [`Table::get`].
     pub(crate) fn unwatch(&mut self, watch: &mut Watch) -> Result<bool> {
         let mut dirty = watch.dirty.load(Relaxed);
         for ((database, key), was_expired) in &watch.keys {
@@ -885,7 +884,7 @@ impl<'k> Exclusive<'k> {
     /// are not removed yet. O(1); the first call in a transaction is O(its keys).
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Returns the errors of [`Table::get`].
     pub(crate) fn len(&mut self, database: usize) -> Result<u64> {
         let more = self.presence()?.map_or(0, |presence| presence.more[database]);
         Ok(self.space.len(database).saturating_add_signed(more))
@@ -894,7 +893,7 @@ impl<'k> Exclusive<'k> {
     /// The keys that the changes since [`begin`](Self::begin) add (`true`) or remove (`false`).
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Returns the errors of [`Table::get`].
     pub(crate) fn staged_keys(&mut self, database: usize) -> Result<Vec<(Vec<u8>, bool)>> {
         self.presence()?;
         let Some(Transaction { values, presence: Some(presence), .. }) = self.transaction.as_deref() else {
@@ -937,7 +936,7 @@ impl<'k> Exclusive<'k> {
         }
     }
 
-    /// Removes `key` if it has expired and somebody wants to know.
+    /// Removes `key` if it has expired and keys are watched or observed.
     fn expire_watched(&mut self, database: usize, key: &[u8]) -> Result<()> {
         if self.space.watched.is_empty() { Ok(()) } else { self.expire(database, key).map(drop) }
     }
@@ -1010,8 +1009,8 @@ impl<'k> Exclusive<'k> {
         Ok(self.known(database, key)?.is_some())
     }
 
-    /// The stored value that the transaction gives `key`, `None` within if it removes the key; `None` if it leaves the
-    /// key as it is.
+    /// The value that the transaction stores for `key`: `Some(None)` if it removes the key, `None` if it
+    /// leaves it as it is.
     #[inline]
     fn staged(&self, database: usize, key: &[u8]) -> Option<Option<&[u8]>> {
         self.transaction.as_ref()?.values.get(database, key)
@@ -1082,12 +1081,12 @@ impl<'k> Exclusive<'k> {
         Ok(())
     }
 
-    /// What the transaction gives a pair that is no key, as [`staged`](Self::staged) for keys.
+    /// [`staged`](Self::staged) for a pair that is not a key.
     pub(super) fn staged_pair(&self, database: usize, stored_key: &[u8]) -> Option<Option<&[u8]>> {
         self.transaction.as_ref()?.pairs.get(database, stored_key)
     }
 
-    /// Sets a pair that is no key, or removes it, now or with the transaction.
+    /// Sets or removes a pair that is not a key, now or with the transaction.
     pub(super) fn stage_pair(&mut self, database: usize, stored_key: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.space.refuse_dictionary()?;
         if let Some(transaction) = self.transaction.as_mut().filter(|_| self.space.in_file()) {
@@ -1210,7 +1209,7 @@ impl<'k> Exclusive<'k> {
 }
 
 impl Drop for Exclusive<'_> {
-    /// Reports what no command has reported, such as what the sweep removed.
+    /// Reports changes that no command has reported, such as removals by the sweep.
     fn drop(&mut self) {
         let changes = self.take_changes();
         if !changes.is_empty()

@@ -18,12 +18,12 @@ pub(super) struct Failures {
 struct Failure {
     kind: ErrorKind,
     message: String,
-    /// How many changes had been made before.
+    /// The number of changes made before it.
     changes: u64,
 }
 
 impl KeySpace {
-    /// Notes the error of a command or a sync. Only the disk's and those of a poisoned handle count.
+    /// Notes the error of a command or a sync. Only a full disk and a poisoned handle count.
     pub(crate) fn note_failure(&self, error: &Error) {
         let kind = error.kind();
         if matches!(kind, ErrorKind::DiskFull | ErrorKind::Poisoned) {
@@ -45,7 +45,7 @@ impl KeySpace {
         last.as_ref().map(|failure| failure.message.clone())
     }
 
-    /// After a write found the disk full: writes a checkpoint, which shows whether there is room again.
+    /// If the disk was full, writes a checkpoint to find out whether there is room again.
     pub(crate) fn retry_full_disk(&self) {
         let is_full = |failure: &Failure| failure.kind == ErrorKind::DiskFull;
         let last = || self.failures.last.lock().unwrap_or_else(PoisonError::into_inner);

@@ -7,10 +7,10 @@
 //!
 //! A lookup is two lookups of the table, whatever the size: the key, and one segment (`hashed.rs`).
 //!
-//! Fields of a hash may have lifetimes, each in front of its field (`elements.rs`). Then a flag is set, the time of the
-//! first follows the flags, where the sweep finds it, and a large hash has a tree of the fields in the order of their
-//! times (`shape.rs`, `tree.rs`). Readers ignore fields that have expired; the sweep removes them, as does a change of
-//! the field, or of a small hash.
+//! Fields of a hash may have lifetimes, each in front of its field (`elements.rs`). Then a flag is set, the
+//! first of the times follows the flags for the sweep, and a large hash has a tree of the fields ordered by
+//! time (`shape.rs`, `tree.rs`). Readers ignore fields that have expired; the sweep removes them, as does a
+//! change of the field, or of a small hash.
 //!
 //! All bytes here are on disk.
 
@@ -25,13 +25,13 @@ use super::{Attributes, Kind, Result};
 /// Elements beyond this many bytes go into segments.
 const SMALL_BYTES: usize = 512;
 
-/// Redis would not use its compact encoding, and never goes back to it.
+/// Set once Redis would have left its compact encoding, to which it never returns.
 const UNPACKED: u8 = 2; // on disk
 /// Redis's limits for its compact encodings.
 const PACKED_FIELDS: u64 = 512;
 const PACKED_VALUE_BYTES: usize = 64;
 
-/// A field and its value; that of a set's member is empty.
+/// A field and its value, which is empty for a set's member.
 pub(crate) type Field = (Vec<u8>, Vec<u8>);
 
 /// A hash or a set, as its key describes it.
@@ -41,13 +41,13 @@ pub(crate) struct Fields {
     kind: Kind,
     flags: u8,
     form: Form,
-    /// Of a hash with lifetimes: what has expired by this time is absent; else 0.
+    /// In a hash with lifetimes, fields that have expired by this time are absent; else 0.
     now_ms: u64,
     /// The time of the first field that expires; 0 if none does.
     first_ms: u64,
     /// The lifetimes of a large hash.
     lifetimes: Lifetimes,
-    /// Fields of a large hash that have expired and are not removed yet. A small one has none in memory.
+    /// Fields of a large hash that have expired and are not removed yet. A small hash keeps none in memory.
     expired: u64,
 }
 
@@ -72,7 +72,7 @@ impl Fields {
     /// The hash or set at `key`; `None` if the key is absent.
     ///
     /// # Errors
-    /// [`SpaceError::WrongType`](super::SpaceError::WrongType); those of [`splitpoint::Table::get`].
+    /// Returns [`SpaceError::WrongType`](super::SpaceError::WrongType), or the errors of [`splitpoint::Table::get`].
     pub(crate) fn open(
         pairs: &mut (impl Pairs + ?Sized),
         database: usize,
@@ -145,7 +145,7 @@ impl Fields {
         }
     }
 
-    /// Reads the time, and ignores what has expired from now on: a small hash forgets it. Returns whether it had some.
+    /// Reads the time, and ignores expired fields from now on; a small hash drops them. Returns whether there are any.
     fn ignore_expired(&mut self, pairs: &mut (impl Pairs + ?Sized)) -> Result<bool> {
         self.now_ms = pairs.now_ms();
         if !has_expired(self.first_ms, self.now_ms) {
@@ -197,10 +197,10 @@ impl Fields {
         }
     }
 
-    /// Copies the value of `field` to `value`. Returns whether there is one. One lookup if the collection is large.
+    /// Copies the value of `field` to `value`. Returns whether the field exists. One lookup if the collection is large.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// Returns the errors of [`splitpoint::Table::get`].
     pub(crate) fn get(&self, pairs: &mut (impl Pairs + ?Sized), field: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         Ok(self.get_with_expiry(pairs, field, value)?.is_some())
     }
@@ -228,7 +228,7 @@ impl Fields {
     /// Calls `take` with every field and its value, until it returns `false`.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// Returns the errors of [`splitpoint::Table::get`].
     pub(crate) fn for_each(
         &self,
         pairs: &mut (impl Pairs + ?Sized),
@@ -272,11 +272,11 @@ impl Fields {
         Ok(())
     }
 
-    /// Calls `take` with about `count` fields from a place in hash order on; a small collection has one place. Returns
-    /// the place to go on from, 0 at the end.
+    /// Calls `take` with about `count` fields from a position in hash order on; a small collection has one
+    /// position. Returns the next position, 0 at the end.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// Returns the errors of [`splitpoint::Table::get`].
     pub(crate) fn scan(
         &self,
         pairs: &mut (impl Pairs + ?Sized),
@@ -296,16 +296,16 @@ impl Fields {
     /// A field at random, each equally likely, and its value.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// Returns the errors of [`splitpoint::Table::get`].
     pub(crate) fn random(&self, pairs: &mut (impl Pairs + ?Sized)) -> Result<Option<Field>> {
-        /// One in about 50 succeeds where segments are emptiest.
+        /// About one try in 50 succeeds where segments are emptiest.
         const TRIES: usize = 5000;
         let (mut segment, layout) = (Vec::new(), self.layout());
         if self.len() == 0 {
             return Ok(None);
         }
         for _ in 0..TRIES {
-            // A segment is rejected the more often the fewer fields it has.
+            // The fewer fields a segment has, the more often it is rejected.
             let (run, of) = match &self.form {
                 Form::Small(run) => (run, 0),
                 Form::Large(large) => {
@@ -362,14 +362,14 @@ pub(crate) fn below(random: u64, end: u64) -> u64 {
     ((u128::from(random) * u128::from(end)) >> u64::BITS) as u64 // below `end`
 }
 
-/// A hash or set that is being changed, with exclusive entry. [`finish`](Self::finish) stores what its key has.
+/// A hash or set that is being changed, with exclusive entry. [`finish`](Self::finish) stores its key's value.
 pub(crate) struct FieldsMut<'e, 'k> {
     pub(crate) alone: &'e mut (dyn PairsMut + 'k),
     key: &'e [u8],
     expires_at_ms: u64,
     fields: Fields,
     was_present: bool,
-    /// What the key of a large one has.
+    /// The value of a large one's key when it was opened.
     before: Option<Vec<u8>>,
     /// Whether a field changed.
     changed: bool,
@@ -381,7 +381,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     /// The hash or set at `key`, empty if the key is absent.
     ///
     /// # Errors
-    /// [`SpaceError::WrongType`](super::SpaceError::WrongType); those of [`splitpoint::Table::get`].
+    /// Returns [`SpaceError::WrongType`](super::SpaceError::WrongType), or the errors of [`splitpoint::Table::get`].
     pub(crate) fn open(
         alone: &'e mut (dyn PairsMut + 'k),
         database: usize,
@@ -397,14 +397,14 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
         let before = matches!(fields.form, Form::Large(_)).then(|| fields.encode());
         let mut has_expired = false;
         if fields.may_expire() {
-            // A large hash keeps them.
+            // A large hash keeps its expired fields.
             has_expired = fields.ignore_expired(alone)? && before.is_none();
         }
         let (expires_at_ms, was_present) = (found.unwrap_or(0), found.is_some());
         Ok(FieldsMut { alone, key, expires_at_ms, fields, was_present, before, changed: false, has_expired })
     }
 
-    /// As it is now.
+    /// The hash or set as it is now.
     pub(crate) fn fields(&self) -> &Fields {
         &self.fields
     }
@@ -412,7 +412,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     /// [`Fields::get`].
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// Returns the errors of [`splitpoint::Table::get`].
     pub(crate) fn get(&mut self, field: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.fields.get(self.alone, field, value)
     }
@@ -420,7 +420,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     /// [`Fields::for_each`].
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// Returns the errors of [`splitpoint::Table::get`].
     pub(crate) fn for_each(&mut self, take: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         self.fields.for_each(self.alone, take)
     }
@@ -428,7 +428,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     /// [`Fields::random`].
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// Returns the errors of [`splitpoint::Table::get`].
     pub(crate) fn random(&mut self) -> Result<Option<Field>> {
         self.fields.random(self.alone)
     }
@@ -448,7 +448,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
         Ok(())
     }
 
-    /// Sets a field, which has no lifetime then. Returns whether it is new.
+    /// Sets a field without a lifetime. Returns whether it is new.
     ///
     /// # Errors
     /// Returns the errors of [`splitpoint::Table::put`].
@@ -506,7 +506,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
         Ok(None)
     }
 
-    /// Lets fields have lifetimes.
+    /// Allows fields to have lifetimes.
     fn begin_lifetimes(&mut self) -> Result<()> {
         let fields = &mut self.fields;
         fields.flags |= LIFETIMES;
@@ -527,7 +527,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
         editor.store()
     }
 
-    /// Notes in the tree of a large hash that a field now expires at another time; 0: never.
+    /// Moves a field of a large hash to its new expiry time in the tree; 0: never.
     fn order(&mut self, field: &[u8], before_ms: u64, after_ms: u64) -> Result<()> {
         if before_ms == after_ms || matches!(self.fields.form, Form::Small(_)) {
             return Ok(());
@@ -655,7 +655,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
         Ok(expired > most)
     }
 
-    /// Goes over to segments.
+    /// Moves the elements into segments.
     fn enlarge(&mut self) -> Result<()> {
         let (database, layout) = (self.fields.database, self.fields.layout().raw());
         let Form::Small(run) = &mut self.fields.form else { return Ok(()) };
@@ -682,7 +682,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
         Ok(())
     }
 
-    /// Goes back to a run that the key has.
+    /// Moves the elements back into the key's value if they are short enough.
     fn reduce(&mut self) -> Result<()> {
         let database = self.fields.database;
         if let Form::Large(large) = &self.fields.form
@@ -708,7 +708,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
         Ok(())
     }
 
-    /// Finds out when the first field expires. A small hash without lifetimes is one whose fields never had any.
+    /// Finds out when the first field expires. A small hash without lifetimes becomes one whose fields never had any.
     fn settle_lifetimes(&mut self) -> Result<()> {
         let (layout, mut first_ms) = (self.fields.layout().raw(), 0);
         match &self.fields.form {
@@ -736,7 +736,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
         Ok(())
     }
 
-    /// Stores what the key has now; an empty collection has none. Returns whether it is left.
+    /// Stores the key's new value, or removes the key if the collection is empty. Returns whether the key remains.
     ///
     /// # Errors
     /// Returns the errors of [`splitpoint::Table::put`].
@@ -746,7 +746,7 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
             return Ok(is_left);
         }
         if !is_left {
-            // All that a large hash still has may have expired.
+            // All fields that remain in a large hash may have expired.
             self.clear_rest()?;
         } else if self.fields.may_expire() {
             self.settle_lifetimes()?;

@@ -103,7 +103,7 @@ impl Gate {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether no other closer has the turn; then the caller has it.
+    /// Takes the turn; `false` if another closer has it.
     fn take_turn(&self) -> bool {
         !std::mem::replace(&mut self.turn().is_taken, true)
     }
@@ -178,7 +178,7 @@ fn slot_of_thread() -> usize {
     })
 }
 
-/// The slots from here on were never given to a thread.
+/// The number of the first slot that was never given to a thread.
 #[inline]
 fn slots_in_use() -> usize {
     THREADS.load(SeqCst).min(SLOT_COUNT)
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn nobody_is_inside_with_the_thread_that_closed_the_gate() {
-        // More threads than cores, so that some lose theirs anywhere in between.
+        // More threads than cores, so that some are preempted anywhere in between.
         const SHARERS: usize = 6;
         const CLOSES: u32 = 500_000;
         let (gate, is_over, inside) = (Gate::new(), AtomicBool::new(false), AtomicU64::new(0));

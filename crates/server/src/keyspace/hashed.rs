@@ -1,13 +1,13 @@
 //! Fields in segments: how large hashes, sets and the scores of sorted sets are found by name.
 //!
-//! A second level of linear hashing: a keyed hash of the field says which segment has it, and the number of segments
-//! grows and shrinks by one. So a lookup is one segment, whatever the size, a new field changes one segment, and no
-//! command is O(fields) because of growth.
+//! A second level of linear hashing: a keyed hash of the field selects its segment, and the number of
+//! segments grows and shrinks by one. So a lookup reads one segment, whatever the size, a new field changes
+//! one segment, and no command is O(fields) because of growth.
 //!
 //! A segment has all fields of one part of the hash order, as with the table's buckets. A scan goes through that
-//! order: its cursor is a place in it, so a field that stays comes exactly once, however often segments split.
+//! order: its cursor is a position in it, so a field that stays is returned exactly once, however often segments split.
 //!
-//! Not here: small collections (`fields.rs`, `sorted.rs`), what the key has (`shape.rs`).
+//! Not here: small collections (`fields.rs`, `sorted.rs`), the descriptor in the key (`shape.rs`).
 
 use super::Result;
 use super::elements;
@@ -16,14 +16,14 @@ use super::shape::{Gap, LargeFields, SEGMENTS_PER_FIELD, damaged};
 use splitpoint::HashKind;
 use std::ops::Range;
 
-/// Fields of a segment, or bytes, that are exceeded on average before there is another segment.
+/// Average fields, or bytes, of a segment above which another segment is added.
 const SEGMENT_FIELDS: u64 = 16;
 const SEGMENT_BYTES: u64 = 1024;
 /// The most segments that split for one field.
 const SPLITS_MAX: usize = 3;
 /// The most that merge: more than [`SEGMENTS_PER_FIELD`], which then remains true as fields are removed.
 const MERGES_MAX: u64 = 2 * SEGMENTS_PER_FIELD;
-/// Fields that no segment has, as a keyed hash distributes them.
+/// A keyed hash puts no more fields than this into one segment.
 const SEGMENT_FIELDS_MAX: u64 = 1024;
 
 /// Linear hashing: the lowest bits of the hash, one more where the segment has split.
@@ -38,15 +38,15 @@ fn parent_of(segment: u64) -> u64 {
     segment - (1 << segment.ilog2())
 }
 
-/// The place of a hash in hash order: 63 bits, the lowest bit of the hash first.
+/// The position of a hash in hash order: 63 bits, the lowest bit of the hash first.
 fn place_of(hash: u64) -> u64 {
     hash.reverse_bits() >> 1
 }
 
-/// The places that a segment has.
+/// The range of positions that a segment covers.
 fn places_of(segment: u64, segments: u64) -> Range<u64> {
     let bits = segments.ilog2();
-    // Segments that have split, and those that came from them, have one bit more.
+    // Segments that have split, and the segments split off from them, have one bit more.
     let split = segments - (1 << bits);
     let bits = if segment < split || segment >= 1 << bits { bits + 1 } else { bits };
     if bits == 0 {
@@ -56,7 +56,7 @@ fn places_of(segment: u64, segments: u64) -> Range<u64> {
     first..first + (1 << (63 - bits.min(63)))
 }
 
-/// What a run has for each field.
+/// What a run stores for each field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
     /// A member of a set.
@@ -77,7 +77,7 @@ impl Layout {
         if self == Layout::Names { 1 } else { 2 }
     }
 
-    /// The layout by which no field has expired.
+    /// The layout in which no field counts as expired.
     pub(super) fn raw(self) -> Layout {
         if let Layout::Expiring { .. } = self { Layout::Expiring { now_ms: 0 } } else { self }
     }
@@ -88,7 +88,7 @@ pub(crate) fn has_expired(expires_at_ms: u64, now_ms: u64) -> bool {
     expires_at_ms != 0 && expires_at_ms <= now_ms
 }
 
-/// A field and its value within a run, and where they are.
+/// A field and its value within a run, and their positions.
 pub(super) struct Found {
     pub(super) value: Range<usize>,
     pub(super) all: Range<usize>,
@@ -96,7 +96,7 @@ pub(super) struct Found {
     pub(super) expires_at_ms: u64,
 }
 
-/// The position of an element within its run.
+/// The end of an element within its run.
 fn end_of(run: &[u8], element: &[u8]) -> usize {
     element.as_ptr() as usize - run.as_ptr() as usize + element.len()
 }
@@ -146,7 +146,7 @@ impl<'r, const KIND: u8> Fields<'r, KIND> {
 /// Finds a field of a run.
 ///
 /// # Errors
-/// [`splitpoint::ErrorKind::Corrupt`] if the run is no run of fields.
+/// [`splitpoint::ErrorKind::Corrupt`] if the bytes are not a run of fields.
 pub(super) fn find(run: &[u8], layout: Layout, field: &[u8]) -> Result<Option<Found>> {
     match layout {
         Layout::Names => find_in::<{ Layout::NAMES }>(run, field),
@@ -170,11 +170,11 @@ fn find_in<const KIND: u8>(run: &[u8], field: &[u8]) -> Result<Option<Found>> {
     Ok(None)
 }
 
-/// Calls `take` with the fields of a run, their values, and when they expire. Returns their number, with those that
-/// have expired.
+/// Calls `take` with the fields of a run, their values, and when they expire. Returns their number, including
+/// expired ones.
 ///
 /// # Errors
-/// [`splitpoint::ErrorKind::Corrupt`] if the run is no run of fields.
+/// [`splitpoint::ErrorKind::Corrupt`] if the bytes are not a run of fields.
 pub(super) fn for_fields(run: &[u8], layout: Layout, mut take: impl FnMut(&[u8], &[u8], u64)) -> Result<u64> {
     match layout {
         Layout::Names => for_fields_in::<{ Layout::NAMES }>(run, take),
@@ -200,7 +200,7 @@ fn for_fields_in<const KIND: u8>(run: &[u8], mut take: impl FnMut(&[u8], &[u8], 
 pub(super) struct NewField<'f> {
     pub(super) name: &'f [u8],
     pub(super) value: &'f [u8],
-    /// In Unix milliseconds; 0: never. Other layouts than [`Layout::Expiring`] have only 0.
+    /// In Unix milliseconds; 0: never. Always 0 in layouts other than [`Layout::Expiring`].
     pub(super) expires_at_ms: u64,
 }
 
@@ -219,7 +219,7 @@ pub(super) fn push(run: &mut Vec<u8>, layout: Layout, field: NewField<'_>) {
 /// changed. A value that is replaced keeps its position, so that the order of fields does not change.
 ///
 /// # Errors
-/// Those of [`find`].
+/// Returns the errors of [`find`].
 pub(super) fn put_in(run: &mut Vec<u8>, layout: Layout, field: NewField<'_>, replace: bool) -> Result<Option<bool>> {
     Ok(match find(run, layout, field.name)? {
         Some(_) if !replace => None,
@@ -253,12 +253,12 @@ impl LargeFields {
         segment_of(hash, self.segments)
     }
 
-    /// The segments that it should have.
+    /// The number of segments that it should have.
     fn wanted(&self) -> u64 {
         (self.count / SEGMENT_FIELDS).max((self.bytes / SEGMENT_BYTES).min(self.count)).max(1)
     }
 
-    /// Divides the fields of a run, which has few.
+    /// Divides the few fields of a run into segments.
     pub(super) fn divide(alone: &mut dyn PairsMut, database: usize, layout: Layout, run: &[u8]) -> Result<LargeFields> {
         LargeFields::build(alone, (database, layout), |add| {
             for_fields(run, layout, |name, value, expires_at_ms| add(NewField { name, value, expires_at_ms })).map(drop)
@@ -313,8 +313,8 @@ impl LargeFields {
         Ok(Some(found.expires_at_ms))
     }
 
-    /// Calls `take` with about `count` fields from a place in hash order on. Returns the place to go on from, 0 at the
-    /// end.
+    /// Calls `take` with about `count` fields from a position in hash order on. Returns the next position, 0
+    /// at the end.
     ///
     /// # Errors
     /// Returns the errors of [`splitpoint::Table::get`].
@@ -329,7 +329,7 @@ impl LargeFields {
         const END: u64 = 1 << 63;
         let (mut place, mut taken, mut looked_at) = (cursor, 0, 0);
         let (mut segment, mut gap) = (Vec::new(), Gap::default());
-        // Goes on until a field is found or too many segments in a row are missing.
+        // Continues until a field is found or too many segments in a row are missing.
         while place < END && taken < count && (looked_at < 10 * count || taken == 0) {
             let number = self.segment((place << 1).reverse_bits());
             gap.check(pairs.segment(database, self.id, number, &mut segment)?)?;
@@ -341,7 +341,7 @@ impl LargeFields {
                     taken += 1;
                 }
             })?;
-            // Those that have expired count, so that a call does not pass any number of them.
+            // Expired fields count, so that a call does not skip an unlimited number of them.
             taken += (seen - present) as usize; // fields of a segment
             looked_at += 1;
             place = places_of(number, self.segments).end;

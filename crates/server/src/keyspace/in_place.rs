@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A command does the same here as with exclusive entry, through [`PairsMut`]; it must report errors, change no more
-//! than its key, and use nothing else of the key space. Elements that are added at the end are logged by themselves.
+//! than its key, and use nothing else of the key space. Elements added at the end are logged alone.
 
 use super::edit::{Edit, New, Old};
 use super::pairs::{Pairs, PairsMut};
@@ -106,10 +106,10 @@ impl PairsMut for InPlace<'_, '_> {
         Err(SpaceError::Alone)
     }
 
-    /// Nobody observes changes while a database is plain; the edit counts this one.
+    /// No client observes changes while a database is plain; the edit counts this one.
     fn changed(&self, _: usize, _: &[u8]) {}
 
-    /// Nobody observes changes while a database is plain.
+    /// No client observes changes while a database is plain.
     fn note_event(&mut self, _: usize, _: &[u8], _: &'static str) {}
 
     fn secret(&self) -> u64 {

@@ -5,9 +5,9 @@
 //! large   flags, u8 | id | start | count | per segment | bytes, u64 each    elements in segments (segments.rs)
 //! ```
 //!
-//! The elements of a large list are numbered, from `start` on; a segment has those of `per` numbers, so an index says
-//! which segment has the element. A push or a pop changes the segment at its end and the key's value. LINSERT, and LREM
-//! of one element, move an element of each segment between there and the nearer end to the next segment.
+//! The elements of a large list are numbered from `start` on; a segment has `per` consecutive numbers, so an
+//! index determines the segment. A push or a pop changes the segment at its end and the key's value. LINSERT, and
+//! LREM of one element, move an element of each segment between there and the nearer end to the next segment.
 //!
 //! All bytes here are on disk.
 
@@ -21,7 +21,7 @@ use std::ops::Range;
 const SMALL_BYTES: usize = 512;
 /// Bytes of a segment if the elements stay as long as they were when the list became large.
 const SEGMENT_BYTES: usize = 1024;
-/// Where the numbers of a list begin: both directions are endless.
+/// The first number of a list, far from both ends.
 const MIDDLE: u64 = 1 << 62;
 
 /// A list, as its key describes it.
@@ -49,7 +49,7 @@ impl List {
     /// The list at `key`; `None` if the key is absent.
     ///
     /// # Errors
-    /// [`SpaceError::WrongType`]; those of [`splitpoint::Table::get`].
+    /// Returns [`SpaceError::WrongType`], or the errors of [`splitpoint::Table::get`].
     pub(crate) fn open(pairs: &mut (impl Pairs + ?Sized), database: usize, key: &[u8]) -> Result<Option<List>> {
         let mut value = Vec::new();
         let found = pairs.name(database, key, Kind::List, &mut value)?;
@@ -100,7 +100,7 @@ impl List {
     /// Calls `take` with the elements of a range of indexes, in order, until it returns `false`.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// Returns the errors of [`splitpoint::Table::get`].
     pub(crate) fn for_range(
         &self,
         pairs: &mut (impl Pairs + ?Sized),
@@ -143,7 +143,7 @@ impl List {
     /// [`for_range`](Self::for_range) of all elements, the last one first.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// Returns the errors of [`splitpoint::Table::get`].
     pub(crate) fn for_each_back(
         &self,
         pairs: &mut (impl Pairs + ?Sized),
@@ -184,7 +184,7 @@ pub(crate) struct ListMut<'e, 'k> {
     list: List,
     was_present: bool,
     changed: bool,
-    /// The segment that was changed last, stored once another one is.
+    /// The segment changed last; it is stored before another one is loaded.
     loaded: Option<Loaded>,
 }
 
@@ -201,7 +201,7 @@ fn shorter(run: &[u8], count: u64) -> SpaceError {
     damaged(format_args!("{} bytes instead of {count} elements of a list", run.len()))
 }
 
-/// Where the element at an index is, or where the elements end.
+/// The range of the element at an index, or an empty one where the elements end.
 fn element_at(run: &[u8], index: u64) -> Result<Range<usize>> {
     let mut elements = elements::iter(run);
     for _ in 0..index {
@@ -234,7 +234,7 @@ impl<'e, 'k> ListMut<'e, 'k> {
     /// The list at `key`, empty if the key is absent.
     ///
     /// # Errors
-    /// [`SpaceError::WrongType`]; those of [`splitpoint::Table::get`].
+    /// Returns [`SpaceError::WrongType`], or the errors of [`splitpoint::Table::get`].
     pub(crate) fn open(alone: &'e mut (dyn PairsMut + 'k), database: usize, key: &'e [u8]) -> Result<ListMut<'e, 'k>> {
         let mut value = Vec::new();
         let found = alone.name(database, key, Kind::List, &mut value)?;
@@ -254,7 +254,7 @@ impl<'e, 'k> ListMut<'e, 'k> {
         self.list.len()
     }
 
-    /// Loads a segment, and stores the one before.
+    /// Loads a segment, after storing the one loaded before.
     fn load(&mut self, id: u64, number: u64) -> Result<&mut Loaded> {
         if self.loaded.as_ref().is_none_or(|loaded| loaded.number != number) {
             self.store()?;
@@ -278,7 +278,7 @@ impl<'e, 'k> ListMut<'e, 'k> {
     /// Adds an element at an end. O(1).
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(crate) fn push(&mut self, end: End, element: &[u8]) -> Result<()> {
         self.changed = true;
         let new = encoded(element);
@@ -312,7 +312,7 @@ impl<'e, 'k> ListMut<'e, 'k> {
         }
     }
 
-    /// Chooses fewer elements per segment if they have become much longer. O(elements), once for a growth by a factor.
+    /// Chooses fewer elements per segment if they have become much longer. O(elements), once per growth by `FACTOR`.
     fn divide_again(&mut self) -> Result<()> {
         const FACTOR: u64 = 16;
         let Form::Large(Large { count, per, bytes, .. }) = self.list.form else { return Ok(()) };
@@ -328,7 +328,7 @@ impl<'e, 'k> ListMut<'e, 'k> {
         self.enlarge()
     }
 
-    /// Goes over to segments.
+    /// Moves the elements into segments.
     fn enlarge(&mut self) -> Result<()> {
         let Form::Small(run) = &mut self.list.form else { return Ok(()) };
         let run = std::mem::take(run);
@@ -344,7 +344,7 @@ impl<'e, 'k> ListMut<'e, 'k> {
     /// Removes the element at an end and returns it. O(1).
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(crate) fn pop(&mut self, end: End) -> Result<Option<Vec<u8>>> {
         let take = |run: &mut Vec<u8>| {
             let mut elements = elements::iter(run);
@@ -389,15 +389,15 @@ impl<'e, 'k> ListMut<'e, 'k> {
         Ok(popped)
     }
 
-    /// Makes [`finish`](Self::finish) store the key, if it is there, and so report a change.
+    /// Makes [`finish`](Self::finish) store the key if it is present, and so report a change.
     pub(crate) fn count_as_changed(&mut self) {
         self.changed = true;
     }
 
-    /// Removes this many elements at an end. O(segments).
+    /// Removes `count` elements at an end. O(segments).
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(crate) fn drop_at(&mut self, end: End, count: u64) -> Result<()> {
         let mut left = count.min(self.len());
         self.changed |= left > 0;
@@ -411,7 +411,7 @@ impl<'e, 'k> ListMut<'e, 'k> {
         }
         while let (1.., Form::Large(large)) = (left, &self.list.form) {
             let Large { id, start, count, per, .. } = *large;
-            // The numbers in the segment at this end.
+            // The segment at this end, and the indexes in it.
             let number = if end == End::Left { start / per } else { (start + count - 1) / per };
             let (first, after_last) = large.indexes(number);
             let within = after_last - first;
@@ -440,10 +440,10 @@ impl<'e, 'k> ListMut<'e, 'k> {
         Ok(())
     }
 
-    /// Sets the element at an index that is there. O(1).
+    /// Sets the element at an index that exists. O(1).
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(crate) fn set(&mut self, index: u64, element: &[u8]) -> Result<()> {
         self.changed = true;
         let new = encoded(element);
@@ -480,7 +480,7 @@ impl<'e, 'k> ListMut<'e, 'k> {
     /// Copies a range of elements.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// Returns the errors of [`splitpoint::Table::get`].
     pub(crate) fn copy_range(&mut self, range: Range<u64>) -> Result<Vec<Vec<u8>>> {
         self.store()?;
         let mut copied = Vec::new();
@@ -491,10 +491,10 @@ impl<'e, 'k> ListMut<'e, 'k> {
         Ok(copied)
     }
 
-    /// The indexes of elements equal to `element`, at most `most`, the last ones if `from` is the right end.
+    /// Returns up to `most` indexes of elements equal to `element`, the last ones if `from` is the right end.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// Returns the errors of [`splitpoint::Table::get`].
     pub(crate) fn find(&mut self, element: &[u8], from: End, most: u64) -> Result<Vec<u64>> {
         self.store()?;
         let mut found = Vec::new();
@@ -514,7 +514,7 @@ impl<'e, 'k> ListMut<'e, 'k> {
     /// Adds an element before the one at `index`, or at the end. O(segments up to the nearer end).
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(crate) fn insert(&mut self, index: u64, element: &[u8]) -> Result<()> {
         match index {
             0 => return self.push(End::Left, element),
@@ -585,10 +585,10 @@ impl<'e, 'k> ListMut<'e, 'k> {
         Ok(loaded)
     }
 
-    /// Removes the element at an index that is there. O(segments up to the nearer end).
+    /// Removes the element at an index that exists. O(segments up to the nearer end).
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(crate) fn remove(&mut self, index: u64) -> Result<()> {
         self.changed = true;
         let Large { id, start, count, per, .. } = match &mut self.list.form {
@@ -635,10 +635,10 @@ impl<'e, 'k> ListMut<'e, 'k> {
         Ok(())
     }
 
-    /// Puts `new` in the place of `count` elements from `index` on. O(elements up to the nearer end).
+    /// Replaces `count` elements from `index` on with `new`. O(elements up to the nearer end).
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(crate) fn replace(&mut self, index: u64, count: u64, new: &[Vec<u8>]) -> Result<()> {
         let (before, after) = (index, self.len() - (index + count));
         if before <= after {
@@ -652,10 +652,10 @@ impl<'e, 'k> ListMut<'e, 'k> {
         }
     }
 
-    /// Stores what the key has now; an empty list has none. Returns its length.
+    /// Stores the key's new value, or removes the key if the list is empty. Returns its length.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(crate) fn finish(mut self) -> Result<u64> {
         self.store()?;
         let len = self.len();

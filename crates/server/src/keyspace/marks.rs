@@ -64,7 +64,7 @@ pub(super) fn of_key(key: &[u8]) -> Cow<'_, [u8]> {
     if is_marked(key) { Cow::Owned(with_kind(KEY, key)) } else { Cow::Borrowed(key) }
 }
 
-/// The client's key for a stored key; `None` for the header pair.
+/// Converts a stored key to the client's key; `None` for the header pair.
 pub(super) fn parse(stored: &[u8]) -> Option<&[u8]> {
     match stored.strip_prefix(MARK) {
         None => Some(stored),
@@ -81,7 +81,7 @@ pub(super) fn header() -> Vec<u8> {
 /// The mark of the values of a file; `None` if it has no header pair.
 ///
 /// # Errors
-/// [`ErrorKind::Version`] for a header pair of another version; those of [`Table::get`].
+/// Returns [`ErrorKind::Version`] for a header pair of another version, or the errors of [`Table::get`].
 pub(super) fn of_values(table: &Table) -> Result<Option<[u8; MARK_BYTES]>> {
     let Some(value) = table.get(&header())? else { return Ok(None) };
     match value.split_first() {
@@ -99,7 +99,7 @@ pub(super) fn of_values(table: &Table) -> Result<Option<[u8; MARK_BYTES]>> {
 /// Stores a header pair with this mark.
 ///
 /// # Errors
-/// Those of [`Table::put`].
+/// Returns the errors of [`Table::put`].
 pub(super) fn put_header(table: &Table, mark: [u8; MARK_BYTES]) -> Result<()> {
     let mut value = vec![VERSION];
     value.extend_from_slice(&mark);
@@ -109,7 +109,7 @@ pub(super) fn put_header(table: &Table, mark: [u8; MARK_BYTES]) -> Result<()> {
 /// How the values of a file are coded.
 ///
 /// # Errors
-/// Those of [`of_values`].
+/// Returns the errors of [`of_values`].
 pub(super) fn coding(table: &Table) -> Result<Coding> {
     Ok(of_values(table)?.map_or(Coding::Plain, Coding::Marked))
 }

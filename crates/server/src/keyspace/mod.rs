@@ -101,13 +101,13 @@ pub enum SpaceError {
     MemoryLimit,
     /// A dictionary is served, and cannot be changed.
     ReadOnly,
-    /// The key's slot, which another node of the cluster serves, or none.
+    /// The key's slot, which belongs to another node of the cluster or to none.
     Elsewhere(u16),
     /// The value of the key is of another type.
     WrongType,
     /// The command needs exclusive entry; no client sees this.
     Alone,
-    /// A transaction over a file may not remove all keys of so large a database.
+    /// The database has too many keys for a flush within a transaction over a file.
     TooManyKeys,
     /// The error of the table.
     Table(Error),
@@ -145,7 +145,7 @@ impl std::fmt::Display for SpaceError {
 /// The result of an operation on the key space.
 pub type Result<T> = std::result::Result<T, SpaceError>;
 
-/// What is called with changes of an observed key space.
+/// The callback for changes of an observed key space.
 pub(crate) type Observer = Box<dyn Fn(&mut Exclusive<'_>, Vec<Change>) + Send + Sync>;
 
 /// All databases, and what is needed to share them between threads.
@@ -155,16 +155,16 @@ pub struct KeySpace {
     place: Place,
     /// The files of the databases, which SWAPDB changes.
     order: Mutex<swap::Order>,
-    /// The dictionary that database 0 has instead of a table.
+    /// The dictionary that replaces the table of database 0.
     dictionary: Option<Arc<Served>>,
     watched: Watched,
-    /// Called before the gate opens with changes that no command has taken.
+    /// Called before the gate opens, with the changes that no command has taken.
     observer: OnceLock<Observer>,
     memory: MemoryLimit,
     /// Bytes of memory of scripts.
     script_bytes: AtomicU64,
     next_cas: AtomicU64,
-    /// The number of keys at which somebody waits for a list or a sorted set.
+    /// The number of keys on which clients wait for a list or a sorted set.
     pub(crate) wanted_keys: AtomicUsize,
     /// Counters for INFO and metrics.
     pub(crate) events: Events,
@@ -204,8 +204,8 @@ struct Database {
     table: ArcSwapOption<Table>,
     /// Frames that the table may have read from its file before requests leave the event loop (`cold.rs`).
     reads_max: AtomicU64,
-    /// 0 while no value has had a head. In a file then the mark of its values, [`HAS_MARK`] set. Changes only while
-    /// the gate is closed.
+    /// 0 until a value has a head. Then, in a file, the mark of its values with [`HAS_MARK`] set. Changes
+    /// only while the gate is closed.
     heads: AtomicU64,
     /// Whether keys may expire: false only if none does.
     may_expire: AtomicBool,
@@ -222,7 +222,7 @@ struct Database {
     counts: Mutex<counts::Counts>,
     /// Whether there are segments. Changes only while the gate is closed.
     has_segments: AtomicBool,
-    /// Pairs of `table` that are no keys, the header pair not counted.
+    /// Pairs of `table` that are not keys, without the header pair.
     hidden: AtomicU64,
 }
 
@@ -400,7 +400,7 @@ impl KeySpace {
     /// Writes all changes to the files, as SAVE does. Waits for the disk, without blocking other threads.
     ///
     /// # Errors
-    /// Those of [`Table::checkpoint`].
+    /// Returns the errors of [`Table::checkpoint`].
     pub(crate) fn checkpoint(&self) -> splitpoint::Result<()> {
         let changes = self.events.changes.load(Relaxed);
         self.tables().try_for_each(|table| table.checkpoint())?;
@@ -412,7 +412,7 @@ impl KeySpace {
     /// threads.
     ///
     /// # Errors
-    /// Those of [`Table::compact`]; [`SpaceError::ReadOnly`] where a dictionary is served.
+    /// Returns the errors of [`Table::compact`], or [`SpaceError::ReadOnly`] where a dictionary is served.
     pub(crate) fn compact(&self) -> Result<()> {
         self.refuse_dictionary()?;
         Ok(self.tables().try_for_each(|table| table.compact())?)
@@ -421,7 +421,7 @@ impl KeySpace {
     /// Compacts the files whose keys were all removed. Waits for the disk, without blocking other threads.
     ///
     /// # Errors
-    /// Those of [`Table::compact`].
+    /// Returns the errors of [`Table::compact`].
     pub(crate) fn compact_cleared(&self) -> splitpoint::Result<()> {
         for database in self.databases.iter().filter(|database| database.cleared.swap(false, Relaxed)) {
             if let Some(table) = database.table.load_full() {
@@ -431,12 +431,12 @@ impl KeySpace {
         Ok(())
     }
 
-    /// Sets what is called with changes while the key space is observed. Only the first call has an effect.
+    /// Sets the callback for changes while the key space is observed. Only the first call has an effect.
     pub(crate) fn set_observer(&self, observer: Observer) {
         let _ = self.observer.set(observer);
     }
 
-    /// Records all changes from now on, or no longer; recording makes every write exclusive. Waits for the gate.
+    /// Starts or stops recording all changes; while recording, every write is exclusive. Waits for the gate.
     pub(crate) fn observe(&self, observed: bool) {
         if let Some(_alone) = self.close(Patience::MayWait) {
             self.watched.observe(observed);
@@ -471,7 +471,7 @@ impl KeySpace {
     /// rejected more often, so that their keys are not more likely than others.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Returns the errors of [`Table::get`].
     pub(crate) fn random_key(&self, database: usize) -> Result<Option<Vec<u8>>> {
         /// The most parts to try; with evenly distributed hashes about eight are needed.
         const TRIES: usize = 1000;
@@ -510,7 +510,7 @@ impl KeySpace {
         Ok(keys)
     }
 
-    /// The first key from a cursor on, or else from the beginning.
+    /// Returns the first key from a cursor on, or else the first of all.
     fn first_key(&self, database: usize, from: u64) -> Result<Option<Vec<u8>>> {
         for mut cursor in [from, 0] {
             loop {
@@ -529,14 +529,14 @@ impl KeySpace {
         Ok(None)
     }
 
-    /// A scan from `cursor` on: calls `take` with keys that have not expired, until it has taken `count` or more
-    /// and the position can be resumed. Returns the cursor of the next call, 0 at the end.
+    /// Scans from `cursor` on: calls `take` with keys that have not expired, until it has taken `count` or
+    /// more and the position can be resumed. Returns the cursor of the next call, 0 at the end.
     ///
     /// A key that is present throughout a whole scan is returned at least once. Cursors have 63 bits, since some
     /// clients store them in signed integers.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Returns the errors of [`Table::get`].
     pub fn scan(
         &self,
         database: usize,
@@ -551,7 +551,7 @@ impl KeySpace {
     /// [`scan`](Self::scan) with the types of the values.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Returns the errors of [`Table::get`].
     pub(crate) fn scan_typed(
         &self,
         database: usize,
@@ -595,7 +595,7 @@ impl KeySpace {
         self.watched.is_empty() && !self.memory.is_pressed()
     }
 
-    /// Whether commands may be executed as one change: nobody waits for a key or has to see each change.
+    /// Whether commands may run as one change: no client waits for a key or must see each change.
     #[inline]
     pub(crate) fn allows_runs(&self) -> bool {
         self.is_plain() && self.wanted_keys.load(Relaxed) == 0
@@ -698,7 +698,7 @@ impl KeySpace {
         Ok(self.known(database, key, clock)?.filter(is_now))
     }
 
-    /// The stored key of `key`.
+    /// Converts `key` to its stored key.
     fn stored<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {
         if self.in_file() { marks::of_key(key) } else { key.into() }
     }
@@ -744,7 +744,7 @@ impl KeySpace {
                 return Ok(Some(len));
             }
             known = again;
-            // The range was chosen for another length: the caller's answer is cut to the new value.
+            // The range was chosen for another length: cut it to the new value.
             range.end = range.end.min(known.len);
             range.start = range.start.min(range.end);
         }
@@ -817,11 +817,11 @@ impl<'k> Shared<'k> {
         self.clock.now_ms()
     }
 
-    /// Calls `take` with the index of each key, in order, and its value: none where it is a collection. Overlaps the
+    /// Calls `take` with the index of each key, in order, and its value; a collection has none. Overlaps the
     /// cache misses of many keys.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Returns the errors of [`Table::get`].
     #[inline]
     pub fn get_many(&self, database: usize, keys: &[&[u8]], mut take: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
         self.get_records(database, keys, |index, record| take(index, record.map(|record| record.value)))
@@ -830,7 +830,7 @@ impl<'k> Shared<'k> {
     /// [`get_many`](Self::get_many) with the attributes of the keys.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Returns the errors of [`Table::get`].
     #[inline]
     pub(crate) fn get_records(
         &self,
@@ -841,10 +841,10 @@ impl<'k> Shared<'k> {
         self.read_many(database, keys, |index, record| take(index, record.filter(Record::is_string)))
     }
 
-    /// Calls `take` with the index of each key, in order, and its record, of whatever type.
+    /// Calls `take` with the index of each key, in order, and its record, whatever its type.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Returns the errors of [`Table::get`].
     #[inline]
     pub(crate) fn read_many(
         &self,
@@ -859,7 +859,7 @@ impl<'k> Shared<'k> {
     /// absent. Reads no more than the part, and does not count as a use of the key.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Returns the errors of [`Table::get`].
     pub(crate) fn get_part(
         &self,
         database: usize,
@@ -874,7 +874,7 @@ impl<'k> Shared<'k> {
     /// of the key.
     ///
     /// # Errors
-    /// [`SpaceError::WrongType`]; those of [`Table::get`].
+    /// Returns [`SpaceError::WrongType`], or the errors of [`Table::get`].
     pub(crate) fn value_len(&self, database: usize, key: &[u8]) -> Result<Option<usize>> {
         let known = self.space.known_now(&self.space.databases[database], key, &self.clock)?;
         known.map(|known| known.refuse_collection().map(|()| known.len)).transpose()
@@ -888,17 +888,17 @@ impl<'k> Shared<'k> {
     /// The attributes of `key`; `None` if it has expired or is absent.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Returns the errors of [`Table::get`].
     pub(crate) fn attributes(&self, database: usize, key: &[u8]) -> Result<Option<Attributes>> {
         let known = self.space.known_now(&self.space.databases[database], key, &self.clock)?;
         Ok(known.map(|known| known.attributes))
     }
 
-    /// Stores the pairs in order if the database is plain; otherwise changes nothing and returns `false`. Pair `n` gets
-    /// the attributes `attributes(n)`, and loses others.
+    /// Stores the pairs in order if the database is plain; otherwise changes nothing and returns `false`.
+    /// `attributes(n)` replaces the attributes of pair `n`.
     ///
     /// # Errors
-    /// Those of [`Table::put_many`].
+    /// Returns the errors of [`Table::put_many`].
     #[inline]
     pub(crate) fn put_many(
         &self,
@@ -933,8 +933,8 @@ impl<'k> Shared<'k> {
         Ok(true)
     }
 
-    /// [`put_many`](Self::put_many) where a value may be a collection, whose segments only exclusive entry can release:
-    /// `false` if one is. Storing pairs again changes nothing.
+    /// [`put_many`](Self::put_many) where old values may be collections, whose segments only exclusive entry
+    /// can release: returns `false` if one is. Storing pairs again changes nothing.
     #[inline(never)]
     fn put_over_collections(
         &self,
@@ -958,7 +958,7 @@ impl<'k> Shared<'k> {
     /// any, needs exclusive entry.
     ///
     /// # Errors
-    /// Those of [`Table::append`], the first that occurs; `take` was called for the pairs before it.
+    /// Returns the first error of [`Table::append`]; `take` was called for the pairs before it.
     pub(crate) fn append_many(
         &self,
         database: usize,
@@ -980,7 +980,7 @@ impl<'k> Shared<'k> {
     /// with the index of each key and whether it was present.
     ///
     /// # Errors
-    /// Those of [`Table::remove`], the first that occurs; `take` was called for the keys before it, which are removed.
+    /// Returns the first error of [`Table::remove`]; `take` was called for the keys before it, which are removed.
     pub(crate) fn remove_many(
         &self,
         database: usize,
@@ -1015,8 +1015,8 @@ impl<'k> Shared<'k> {
     }
 
     /// Edits the values of `keys` in order if the database is plain: see [`KeySpace::edit_many`]. Returns the number of
-    /// keys edited, and the error that ended the call early. The key after those needs exclusive entry. `more_bytes` is
-    /// about what all edits may add.
+    /// keys edited, and the error that ended the call early. The next key needs exclusive entry. `more_bytes`
+    /// estimates what all edits may add.
     pub(crate) fn edit_many(
         &self,
         database: usize,
@@ -1035,11 +1035,11 @@ impl<'k> Shared<'k> {
         self.space.edit_many(table, database, keys, value_bytes_max, &self.clock, edit)
     }
 
-    /// Changes the small collections at `keys` in order, if the database is plain and nobody waits for a key. `change`
-    /// gets the index of a key and its value; if it returns `false`, the value remains. Returns the number of keys
-    /// changed, and the error that ended the call early; a key for which `change` returns [`SpaceError::Alone`], or
-    /// which would get a value of more than `value_bytes_max` bytes, ends the call, too. `more_bytes` is about what all
-    /// changes may add.
+    /// Changes the small collections at `keys` in order, if the database is plain and no client waits for a
+    /// key. `change` gets the index of a key and its value; if it returns `false`, the value remains. Returns
+    /// the number of keys changed, and the error that ended the call early; a key for which `change` returns
+    /// [`SpaceError::Alone`], or which would get a value of more than `value_bytes_max` bytes, ends the call,
+    /// too. `more_bytes` estimates what all changes may add.
     pub(crate) fn change_many(
         &self,
         database: usize,

@@ -30,7 +30,7 @@ pub struct SpaceOptions {
     pub cache_bytes: Option<u64>,
     /// Bytes of the log of a file; by default that of `TableOptions::log_bytes`.
     pub log_bytes: Option<u64>,
-    /// Told how far the replay of a log is, and may end it.
+    /// Receives the progress of a log replay, and may end it.
     pub recovery: Option<Arc<Recovery>>,
     /// The number of pairs to expect in database 0.
     pub expected_len: u64,
@@ -46,8 +46,8 @@ impl KeySpace {
     /// O(log to replay).
     ///
     /// # Errors
-    /// Those of [`TableOptions::open`] and [`TableOptions::in_memory`]; [`ErrorKind::Version`](splitpoint::ErrorKind)
-    /// for a file in which another version stored lifetimes.
+    /// Returns the errors of [`TableOptions::open`] and [`TableOptions::in_memory`], or
+    /// [`ErrorKind::Version`](splitpoint::ErrorKind) for a file in which another version stored lifetimes.
     pub fn open(options: SpaceOptions) -> Result<KeySpace> {
         // Clients could guess a seed that comes only from the clock; they cannot guess the seed of a memory table.
         let seed = TableOptions::new().in_memory()?.hash_function().seed();
@@ -169,9 +169,9 @@ pub(super) fn open_file(options: &SpaceOptions, path: &Path, number: usize, crea
     }
     let mut table = TableOptions::new();
     if !exists {
-        // An existing file keeps its own function.
+        // An existing file keeps its own hash function.
         table = table.hash(HashKind::Sip13);
-        // What database 0 keeps private is private in the others, too.
+        // The other files get the permissions of database 0's file.
         if let Ok(metadata) = first.metadata() {
             table = table.permissions(metadata.permissions().mode() & 0o777);
         }
@@ -192,8 +192,8 @@ pub(super) fn open_file(options: &SpaceOptions, path: &Path, number: usize, crea
     Ok(Some(table))
 }
 
-/// Refuses a typed table whose keys or values are no strings: a client would store text where its program reads
-/// numbers.
+/// Refuses a typed table whose keys or values are not strings: a client would store text where its program
+/// reads numbers.
 fn refuse_numbers(table: &Table, path: &Path) -> Result<()> {
     let types = table.types();
     let are_strings = |types: &str| types.split(" -> ").all(|name| matches!(name, "" | "bytes" | "str"));
@@ -207,7 +207,7 @@ fn refuse_numbers(table: &Table, path: &Path) -> Result<()> {
 /// The number of the database in the table file itself, then the others with their files, which may be absent.
 ///
 /// # Errors
-/// A damaged order of the databases.
+/// Fails if the order of the databases is damaged.
 pub(crate) fn databases_of(path: &Path) -> splitpoint::Result<(u64, Vec<(u64, PathBuf)>)> {
     let order = Order::read(path)?;
     let (first, others): (Vec<_>, Vec<_>) = (0..DATABASE_COUNT).partition(|&database| order.file_of(database) == 0);

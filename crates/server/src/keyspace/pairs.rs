@@ -1,4 +1,4 @@
-//! What commands on collections need of the key space, to read and to change them.
+//! What commands need from the key space to read and change collections.
 //!
 //! ```text
 //! Pairs      Shared, Exclusive (segments.rs), InPlace (in_place.rs)
@@ -12,13 +12,13 @@ use std::ops::Range;
 
 /// Reads collections: a key's value, whatever its type, and segments.
 pub(crate) trait Pairs {
-    /// The value of `key`, and its lifetime: 0 for none. `None` if the key is absent.
+    /// Copies the value of `key` to `value` and returns its lifetime: 0 for none. `None` if the key is absent.
     ///
     /// # Errors
     /// [`WrongType`](super::SpaceError::WrongType) if it is not of this kind.
     fn name(&mut self, database: usize, key: &[u8], kind: Kind, value: &mut Vec<u8>) -> Result<Option<u64>>;
 
-    /// A segment; returns whether there is one.
+    /// Copies a segment to `value`; returns whether it exists.
     ///
     /// # Errors
     /// Returns the errors of [`splitpoint::Table::get`].
@@ -36,13 +36,13 @@ pub(crate) trait Pairs {
 
 /// Changes collections: with exclusive entry, or a small one under the latch of its key's bucket (`in_place.rs`).
 pub(crate) trait PairsMut: Pairs {
-    /// Stores what a collection's key has, `None` to remove the key. Its segments are the caller's concern.
+    /// Stores the value of a collection's key; `None` removes the key. The caller handles the segments.
     ///
     /// # Errors
     /// Returns the errors of [`splitpoint::Table::put`].
     fn put_collection(&mut self, database: usize, key: &[u8], value: Option<(Attributes, &[u8])>) -> Result<()>;
 
-    /// Stores what a collection's key has, which WATCH and CLIENT TRACKING do not count as a change.
+    /// Stores the value of a collection's key, which WATCH and CLIENT TRACKING do not count as a change.
     ///
     /// # Errors
     /// Returns the errors of [`splitpoint::Table::put`].
@@ -69,7 +69,7 @@ pub(crate) trait PairsMut: Pairs {
     /// Returns the errors of [`splitpoint::Table::put`].
     fn new_collection(&mut self, database: usize) -> Result<u64>;
 
-    /// Notes that these segments belong to no key any more.
+    /// Notes that these segments no longer belong to a key.
     ///
     /// # Errors
     /// Returns the errors of [`splitpoint::Table::put`].

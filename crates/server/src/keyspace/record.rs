@@ -116,7 +116,7 @@ const HAS_FLAGS: u8 = 4;
 /// How the heads of a database are recognized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Coding {
-    /// There are none.
+    /// No value has a head.
     Plain,
     /// By their tag.
     Tagged,
@@ -124,7 +124,7 @@ pub(super) enum Coding {
     Marked([u8; MARK_BYTES]),
 }
 
-/// A stored value, taken apart.
+/// A decoded stored value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<'v> {
     /// The attributes of the key.
@@ -134,7 +134,7 @@ pub(crate) struct Record<'v> {
 }
 
 impl Record<'_> {
-    /// Whether the value is no collection.
+    /// Whether the value is not a collection.
     #[inline]
     pub(super) fn is_string(&self) -> bool {
         self.attributes.kind == Kind::String
@@ -148,7 +148,7 @@ impl Coding {
         Record { attributes: Attributes::NONE, value }
     }
 
-    /// Takes a stored value, or the first bytes of one, apart.
+    /// Decodes a stored value, or the first bytes of one.
     #[inline]
     pub(super) fn decode(self, stored: &[u8]) -> Record<'_> {
         if self.is_plain(stored) {
@@ -157,7 +157,7 @@ impl Coding {
         self.decode_head(stored).unwrap_or_else(|| Self::of_plain(stored))
     }
 
-    /// Whether these bytes, as a stored value, are the client's value.
+    /// Whether a stored value of these bytes is the client's value unchanged.
     #[inline]
     pub(super) fn is_plain(self, value: &[u8]) -> bool {
         match self {
@@ -220,7 +220,7 @@ impl Coding {
         out.extend_from_slice(value);
     }
 
-    /// Appends the head for these attributes; that of a string has room for others if `is_roomy`.
+    /// Appends the head for these attributes; a string's head has room for others if `is_roomy`.
     pub(super) fn encode_head(self, attributes: Attributes, is_roomy: bool, out: &mut Vec<u8>) {
         match self {
             Coding::Plain => return,

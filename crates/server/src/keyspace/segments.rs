@@ -1,4 +1,4 @@
-//! Segments: pairs that hold the elements of a large collection, and are no keys.
+//! Segments: pairs that hold the elements of a large collection, and are not keys.
 //!
 //! ```text
 //! in memory   in a table of their own, beside the keys of the database
@@ -211,7 +211,7 @@ impl Exclusive<'_> {
         let (mut cut, mut removed, mut unread, mut gap) = (end, 0, Vec::new(), Gap::default());
         while cut > first && removed < REMOVED_AT_ONCE {
             let is_there = self.read_segment(database, id, cut - 1, &mut unread)?;
-            // A file that was damaged could name any number of segments.
+            // A damaged file could name any number of segments.
             if gap.is_too_long(is_there) {
                 cut = first;
                 break;
@@ -244,7 +244,7 @@ impl KeySpace {
     /// Removes segments that belong to no key, as long as there are any and `may_go_on`.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Batch::commit`].
+    /// Returns the errors of [`splitpoint::Batch::commit`].
     pub(crate) fn sweep_segments(&self, mut may_go_on: impl FnMut() -> bool) -> Result<()> {
         for number in 0..self.databases.len() {
             while self.has_removals(number) && may_go_on() {

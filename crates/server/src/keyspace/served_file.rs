@@ -26,7 +26,7 @@ pub struct ServedFile<'t> {
     now_ms: u64,
 }
 
-/// What a server has left in a file; for callers that change it many times.
+/// The marks that a server has left in a file; for callers that change it many times.
 #[derive(Clone, Copy)]
 pub struct Marks(Coding);
 
@@ -34,12 +34,13 @@ impl<'t> ServedFile<'t> {
     /// The keys of `table`. O(1).
     ///
     /// # Errors
-    /// Those of [`Table::get`]; [`ErrorKind::Version`](splitpoint::ErrorKind) if another version has served the file.
+    /// Returns the errors of [`Table::get`], or [`ErrorKind::Version`](splitpoint::ErrorKind) if another version
+    /// served the file.
     pub fn of(table: &'t Table) -> Result<ServedFile<'t>> {
         Ok(Self::with_marks(table, Marks(marks::coding(table)?)))
     }
 
-    /// The keys of `table`, for callers that have asked for its marks before.
+    /// The keys of `table`, with marks that the caller has read before.
     pub fn with_marks(table: &'t Table, marks: Marks) -> ServedFile<'t> {
         ServedFile { table, marks, now_ms: now_ms() }
     }
@@ -59,7 +60,7 @@ impl<'t> ServedFile<'t> {
         [marks::header(), key.to_vec(), marks::of_key(key).into_owned()]
     }
 
-    /// Whether a table in which a server has stored a lifetime or a collection has `key` under another key.
+    /// Whether `key` is stored under another key once a server has stored a lifetime or a collection.
     pub fn is_reserved(key: &[u8]) -> bool {
         marks::is_marked(key)
     }
@@ -73,7 +74,7 @@ impl<'t> ServedFile<'t> {
         if self.has_marks() { marks::of_key(key) } else { key.into() }
     }
 
-    /// The record of a stored value that has not expired.
+    /// Decodes a stored value; `None` if it has expired.
     fn now<'v>(&self, stored: &'v [u8]) -> Option<Record<'v>> {
         Some(self.coding().decode(stored)).filter(|record| !record.attributes.expired(self.now_ms))
     }
@@ -81,7 +82,7 @@ impl<'t> ServedFile<'t> {
     /// Copies the value of `key` to `value`. `false` if the key is absent or has expired.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Returns the errors of [`Table::get`].
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         if !self.table.get_into(&self.stored(key), value)? {
             return Ok(false);
@@ -103,7 +104,7 @@ impl<'t> ServedFile<'t> {
     /// Whether `key` is present and has not expired.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Returns the errors of [`Table::get`].
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
         Ok(self.attributes(key)?.is_some())
     }
@@ -120,7 +121,7 @@ impl<'t> ServedFile<'t> {
         if !self.has_marks() {
             return Ok(());
         }
-        // An expired one has its other pairs, too.
+        // An expired collection still has its other pairs.
         let mut head = Vec::new();
         self.table.get_part(&self.stored(key), |len| 0..len.min(HEAD_BYTES_MAX), &mut head)?;
         refuse_collection(key, self.coding().decode(&head).attributes)
@@ -139,7 +140,7 @@ impl<'t> ServedFile<'t> {
     /// Stores `value` under `key` and removes the key's lifetime.
     ///
     /// # Errors
-    /// Those of [`Table::put`].
+    /// Returns the errors of [`Table::put`].
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.refuse_collection(key)?;
         self.table.put(&self.stored(key), &self.coded(Attributes::NONE, value))
@@ -149,7 +150,7 @@ impl<'t> ServedFile<'t> {
     /// Returns the new length.
     ///
     /// # Errors
-    /// Those of [`Table::append`].
+    /// Returns the errors of [`Table::append`].
     pub fn append(&self, key: &[u8], tail: &[u8]) -> Result<usize> {
         if !self.has_marks() {
             return self.table.append(key, tail);
@@ -166,7 +167,7 @@ impl<'t> ServedFile<'t> {
     /// Removes `key` and its lifetime. Returns whether it was present and had not expired.
     ///
     /// # Errors
-    /// Those of [`Table::remove`].
+    /// Returns the errors of [`Table::remove`].
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
         self.refuse_collection(key)?;
         let was_present = self.contains(key)?;
@@ -177,7 +178,7 @@ impl<'t> ServedFile<'t> {
     /// Stores `value` under `key` if it is absent, or has expired. Returns whether it did.
     ///
     /// # Errors
-    /// Those of [`Table::insert_new`].
+    /// Returns the errors of [`Table::insert_new`].
     pub fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         if !self.has_marks() {
             return self.table.insert_new(key, value);
@@ -192,7 +193,7 @@ impl<'t> ServedFile<'t> {
     /// Moves `value` and the lifetime from `old`, which must be present, to `new`.
     ///
     /// # Errors
-    /// Those of [`Table::put`].
+    /// Returns the errors of [`Table::put`].
     pub fn rename(&self, old: &[u8], new: &[u8], value: &[u8]) -> Result<()> {
         self.refuse_collection(old)?;
         self.refuse_collection(new)?;
@@ -206,7 +207,7 @@ impl<'t> ServedFile<'t> {
     /// The number of keys. O(1), or O(pairs) if the file has lifetimes.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Returns the errors of [`Table::get`].
     pub fn count_keys(&self) -> Result<u64> {
         if !self.has_marks() {
             return Ok(self.table.len());
@@ -298,7 +299,7 @@ impl<'t> ServedScan<'t> {
     /// The next pair, borrowed until the next call.
     ///
     /// # Errors
-    /// Those of [`Scan::next_ref`].
+    /// Returns the errors of [`Scan::next_ref`].
     pub fn next_ref(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         if !self.file.has_marks() {
             return self.scan.next_ref();
@@ -316,10 +317,10 @@ impl<'t> ServedScan<'t> {
         Ok(None)
     }
 
-    /// The next key of whatever type, and the record of its pair.
+    /// The next key, whatever its type, and the record of its pair.
     ///
     /// # Errors
-    /// Those of [`Scan::next_ref`].
+    /// Returns the errors of [`Scan::next_ref`].
     pub(crate) fn next_record(&mut self) -> Result<Option<(&[u8], Record<'_>)>> {
         while let Some((stored, value)) = self.scan.next_ref()? {
             let key = if self.file.has_marks() { marks::parse(stored) } else { Some(stored) };

@@ -1,4 +1,4 @@
-//! What the key of a large collection has: its number, and which segments belong to it.
+//! The descriptor of a large collection, in its key's value: its number, and which segments belong to it.
 //!
 //! ```text
 //! flags, u8 | id | seed | count | bytes | segments, u64 each       a hash or a set (fields.rs)
@@ -8,8 +8,8 @@
 //! flags, u8 | id | root | height | nodes | free | ..., u64 each   a stream (stream.rs)
 //! ```
 //!
-//! All bytes here are on disk. A file may come from anywhere, so what contradicts itself is an error, and what cannot
-//! be checked here costs no more than there are segments ([`GAP_MAX`]).
+//! All bytes here are on disk. A file may come from anywhere, so contradictions are errors, and numbers that
+//! cannot be checked here cost no more work than there are segments ([`GAP_MAX`]).
 
 use super::counts::numbers;
 use super::{Kind, Result, SpaceError};
@@ -20,19 +20,19 @@ use std::ops::Range;
 pub(super) const LARGE: u8 = 1; // on disk
 /// The flag of a hash whose fields may have lifetimes: the time of the first follows the flags, 0 if none has.
 pub(super) const LIFETIMES: u8 = 4; // on disk
-/// More elements, or bytes of them, are not believed.
+/// Larger numbers of elements or bytes count as damage.
 const ELEMENTS_MAX: u64 = 1 << 60;
 /// The most segments for each field of a hash or set. `LargeFields::shrink` merges more than that.
 pub(super) const SEGMENTS_PER_FIELD: u64 = 4;
 /// The most elements of a list's segment.
 pub(super) const SEGMENT_ELEMENTS: u64 = 64;
-/// Where a list begins: 2^61 pushes or pops from the middle.
+/// Numbers that a list may begin with: up to 2^61 pushes or pops from the middle.
 const STARTS: Range<u64> = 1 << 61..3 << 61;
 
-/// Hashes and sets have no longer gap between their segments: a segment is empty with a probability below 0.9.
+/// Gaps between the segments of a hash or set stay shorter: a segment is empty with a probability below 0.9.
 pub(super) const GAP_MAX: u64 = 1024;
 
-/// The error for a collection that is not as its key says.
+/// The error for a collection that contradicts its key.
 pub(crate) fn damaged(what: impl std::fmt::Display) -> SpaceError {
     let hint = "The file is damaged, or another program changed it: delete the key, or restore a backup.";
     SpaceError::Table(Error::new(ErrorKind::Corrupt, format!("damaged collection: {what}")).with_hint(hint))
@@ -43,7 +43,7 @@ pub(crate) fn damaged(what: impl std::fmt::Display) -> SpaceError {
 pub(super) struct Gap(u64);
 
 impl Gap {
-    /// Notes whether the next segment is there. Returns whether the gap is longer than any can be.
+    /// Notes whether the next segment is there. Returns whether the gap is impossibly long.
     pub(super) fn is_too_long(&mut self, is_there: bool) -> bool {
         self.0 = if is_there { 0 } else { self.0 + 1 };
         self.0 >= GAP_MAX
@@ -65,7 +65,7 @@ pub(super) struct LargeFields {
     pub(super) segments: u64,
 }
 
-/// The lifetimes of a large hash: a tree with the fields that have one, in the order of their times.
+/// The lifetimes of a large hash: a tree of the fields that have one, ordered by time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lifetimes {
     /// Fields in the tree.
@@ -80,7 +80,7 @@ pub(super) struct LargeList {
     /// The number of the first element.
     pub(super) start: u64,
     pub(super) count: u64,
-    /// Elements of a segment.
+    /// Elements per segment.
     pub(super) per: u64,
     pub(super) bytes: u64,
 }
@@ -94,7 +94,7 @@ fn large<const N: usize>(value: &[u8]) -> Result<Option<[u64; N]>> {
     found.map(Some).ok_or_else(|| damaged("its description has another length"))
 }
 
-/// Checks a number of elements against their bytes: each has at least that of its length.
+/// Checks a number of elements against their bytes: each takes at least the byte of its length.
 fn check_count(count: u64, bytes: u64) -> Result<()> {
     if (1..=bytes.min(ELEMENTS_MAX)).contains(&count) && bytes <= ELEMENTS_MAX {
         return Ok(());
@@ -102,7 +102,7 @@ fn check_count(count: u64, bytes: u64) -> Result<()> {
     Err(damaged(format_args!("{count} elements of {bytes} bytes")))
 }
 
-/// A large sorted set: the scores by member as a hash has its fields, and a tree of the members in order.
+/// A large sorted set: the scores by member, stored like a hash's fields, and a tree of the members in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LargeSorted {
     pub(super) scores: LargeFields,
@@ -125,14 +125,14 @@ impl Tree {
     /// More levels than a tree with at least 3 children to every two nodes can have.
     pub(super) const HEIGHT_MAX: u64 = 64;
 
-    /// Whether a tree that has nodes can be so.
+    /// Whether a tree with nodes may have these numbers.
     pub(super) fn is_possible(&self) -> bool {
         let Tree { root, height, nodes, free } = *self;
         root < nodes && nodes < NODES && free <= nodes && (1..=Tree::HEIGHT_MAX).contains(&height)
     }
 }
 
-/// The segment of a tree's node 0: a hash has fewer.
+/// The segment number of a tree's node 0, above all segments of a hash.
 pub(super) const NODES: u64 = 1 << 63; // on disk
 
 impl Lifetimes {
@@ -159,7 +159,7 @@ impl LargeSorted {
         Err(damaged(format_args!("a tree of {nodes} nodes and {height} levels with the root {root}")))
     }
 
-    /// Its segments: those of the scores, and the nodes.
+    /// Its segments: the scores, then the nodes.
     pub(super) fn segments(&self) -> [Range<u64>; 2] {
         [0..self.scores.segments, NODES..NODES + self.tree.nodes]
     }
@@ -224,8 +224,8 @@ impl LargeList {
     }
 }
 
-/// The segments that a value of this kind has: the collection's number, and two ranges of theirs. `None` for a string
-/// and a small collection.
+/// The segments that a value of this kind has: the collection's number, and two ranges of segment numbers.
+/// `None` for a string and a small collection.
 ///
 /// # Errors
 /// [`ErrorKind::Corrupt`].
@@ -244,7 +244,7 @@ pub(super) fn segments_of(kind: Kind, value: &[u8]) -> Result<Option<(u64, [Rang
     }
 }
 
-/// Gives a large collection's value another number.
+/// Sets the collection's number in a large collection's value.
 pub(super) fn set_id(kind: Kind, value: &mut [u8], id: u64) {
     let at = if has_lifetimes(kind, value) { 9 } else { 1 };
     value[at..at + 8].copy_from_slice(&id.to_le_bytes());

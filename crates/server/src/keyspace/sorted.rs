@@ -1,4 +1,4 @@
-//! Sorted sets: members with scores, in the order of both.
+//! Sorted sets: members with scores, ordered by score, then by member.
 //!
 //! ```text
 //! small   flags, u8 | score, f64, and member of each element        up to SMALL_BYTES, in the key's value
@@ -22,7 +22,7 @@ use std::ops::Range;
 /// Elements beyond this many bytes go into segments.
 const SMALL_BYTES: usize = 512;
 
-/// Redis would not use its compact encoding, and never goes back to it.
+/// Set once Redis would have left its compact encoding, to which it never returns.
 const UNPACKED: u8 = 2; // on disk
 /// Redis's limits for its compact encoding.
 pub(crate) const PACKED_MEMBERS: u64 = 128;
@@ -67,7 +67,7 @@ impl SortedSet {
     /// The sorted set at `key`; `None` if the key is absent.
     ///
     /// # Errors
-    /// [`SpaceError::WrongType`]; those of [`splitpoint::Table::get`].
+    /// Returns [`SpaceError::WrongType`], or the errors of [`splitpoint::Table::get`].
     pub(crate) fn open(pairs: &mut (impl Pairs + ?Sized), database: usize, key: &[u8]) -> Result<Option<SortedSet>> {
         let mut value = Vec::new();
         let found = pairs.name(database, key, Kind::SortedSet, &mut value)?;
@@ -125,7 +125,7 @@ impl SortedSet {
     /// The score of `member`; `None` if it is absent. One lookup if the set is large.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// Returns the errors of [`splitpoint::Table::get`].
     pub(crate) fn score(&self, pairs: &mut (impl Pairs + ?Sized), member: &[u8]) -> Result<Option<f64>> {
         match &self.form {
             Form::Small(run) => {
@@ -148,7 +148,7 @@ impl SortedSet {
     /// The number of elements for which `is_before` returns true; they come first. O(log n).
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`]; [`splitpoint::ErrorKind::Corrupt`].
+    /// Returns the errors of [`splitpoint::Table::get`], or [`splitpoint::ErrorKind::Corrupt`].
     pub(crate) fn count_before(
         &self,
         pairs: &mut (impl Pairs + ?Sized),
@@ -174,10 +174,10 @@ impl SortedSet {
         }
     }
 
-    /// The number of elements before this one, which is present. O(log n).
+    /// The number of elements before this one, which must be present. O(log n).
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`]; [`splitpoint::ErrorKind::Corrupt`].
+    /// Returns the errors of [`splitpoint::Table::get`], or [`splitpoint::ErrorKind::Corrupt`].
     pub(crate) fn rank(&self, pairs: &mut (impl Pairs + ?Sized), member: &[u8], score: f64) -> Result<u64> {
         self.count_before(pairs, |other, element| order((other, element), (score, member)) == Ordering::Less)
     }
@@ -185,7 +185,7 @@ impl SortedSet {
     /// Calls `take` with the elements of a range of ranks, in order or the last one first, until it returns `false`.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`]; [`splitpoint::ErrorKind::Corrupt`].
+    /// Returns the errors of [`splitpoint::Table::get`], or [`splitpoint::ErrorKind::Corrupt`].
     pub(crate) fn for_range(
         &self,
         pairs: &mut (impl Pairs + ?Sized),
@@ -215,11 +215,11 @@ impl SortedSet {
         }
     }
 
-    /// Calls `take` with about `count` elements from a place in hash order on; a small set has one place. Returns the
-    /// place to go on from, 0 at the end.
+    /// Calls `take` with about `count` elements from a position in hash order on; a small set has one
+    /// position. Returns the next position, 0 at the end.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// Returns the errors of [`splitpoint::Table::get`].
     pub(crate) fn scan(
         &self,
         pairs: &mut (impl Pairs + ?Sized),
@@ -248,7 +248,7 @@ impl SortedSet {
     /// An element at random, each equally likely. O(log n).
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`]; [`splitpoint::ErrorKind::Corrupt`].
+    /// Returns the errors of [`splitpoint::Table::get`], or [`splitpoint::ErrorKind::Corrupt`].
     pub(crate) fn random(&self, pairs: &mut (impl Pairs + ?Sized)) -> Result<Option<Element>> {
         let (rank, mut found) = (below(pairs.random(), self.len()), None);
         self.for_range(pairs, rank..rank + 1, false, |member, score| {
@@ -268,7 +268,7 @@ pub(crate) struct SortedSetMut<'e, 'k> {
     was_present: bool,
     changed: bool,
     loaded: Loaded,
-    /// What [`score`](Self::score) has read, for the change that follows.
+    /// The segment that [`score`](Self::score) read, for the change that follows.
     scored: Option<ReadSegment>,
 }
 
@@ -283,7 +283,7 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
     /// The sorted set at `key`, empty if the key is absent.
     ///
     /// # Errors
-    /// [`SpaceError::WrongType`]; those of [`splitpoint::Table::get`].
+    /// Returns [`SpaceError::WrongType`], or the errors of [`splitpoint::Table::get`].
     pub(crate) fn open(
         alone: &'e mut (dyn PairsMut + 'k),
         database: usize,
@@ -312,7 +312,7 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
     /// [`SortedSet::score`].
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// Returns the errors of [`splitpoint::Table::get`].
     pub(crate) fn score(&mut self, member: &[u8]) -> Result<Option<f64>> {
         let Form::Large(large) = &self.set.form else { return self.set.score(self.alone, member) };
         let read = large.scores.read(self.alone, self.set.database, member)?;
@@ -322,10 +322,10 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
         score
     }
 
-    /// The set as it is now, to be read with the entry that is returned.
+    /// The set as it is now, and the entry to read it with.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(crate) fn read(&mut self) -> Result<(&SortedSet, &mut (dyn PairsMut + 'k))> {
         self.store()?;
         Ok((&self.set, self.alone))
@@ -341,7 +341,7 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
     /// Sets the score of a member, whose score was `before`. O(log n).
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`]; [`splitpoint::ErrorKind::Corrupt`].
+    /// Returns the errors of [`splitpoint::Table::put`], or [`splitpoint::ErrorKind::Corrupt`].
     pub(crate) fn put(&mut self, member: &[u8], before: Option<f64>, score: f64) -> Result<()> {
         self.changed = true;
         let scored = self.scored.take();
@@ -380,11 +380,11 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
         self.enlarge()
     }
 
-    /// Adds elements, all with different members, to a set that is empty. What matters for the encoding is all of them.
-    /// Writes each segment once.
+    /// Adds elements with distinct members to an empty set. The encoding depends on all of them. Writes each
+    /// segment once.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(crate) fn fill(&mut self, elements: &[Element]) -> Result<()> {
         let is_long = elements.iter().any(|(member, _)| member.len() > PACKED_MEMBER_BYTES);
         if is_long || elements.len() as u64 > PACKED_MEMBERS {
@@ -416,7 +416,7 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
     /// Removes a member. Returns whether it was there. O(log n).
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`]; [`splitpoint::ErrorKind::Corrupt`].
+    /// Returns the errors of [`splitpoint::Table::put`], or [`splitpoint::ErrorKind::Corrupt`].
     pub(crate) fn remove(&mut self, member: &[u8]) -> Result<bool> {
         let database = self.set.database;
         let is_there = match &mut self.set.form {
@@ -438,7 +438,7 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
     /// Removes the elements of a range of ranks. O(their number + log n).
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`]; [`splitpoint::ErrorKind::Corrupt`].
+    /// Returns the errors of [`splitpoint::Table::put`], or [`splitpoint::ErrorKind::Corrupt`].
     pub(crate) fn remove_range(&mut self, range: Range<u64>) -> Result<u64> {
         let range = range.start..range.end.min(self.len());
         if range.is_empty() {
@@ -477,7 +477,7 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
     /// Removes all members. O(1).
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(crate) fn clear(&mut self) -> Result<()> {
         self.store()?;
         self.scored = None;
@@ -489,7 +489,7 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
         Ok(())
     }
 
-    /// Goes over to segments.
+    /// Moves the elements into segments.
     fn enlarge(&mut self) -> Result<()> {
         let database = self.set.database;
         let Form::Small(run) = &self.set.form else { return Ok(()) };
@@ -512,7 +512,7 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
         Ok(())
     }
 
-    /// Goes back to a run that the key has.
+    /// Moves the elements back into the key's value if they are short enough.
     fn reduce(&mut self) -> Result<()> {
         let Form::Large(large) = &self.set.form else { return Ok(()) };
         if large.scores.bytes > SMALL_AGAIN_BYTES && large.scores.count > 0 {
@@ -529,10 +529,10 @@ impl<'e, 'k> SortedSetMut<'e, 'k> {
         Ok(())
     }
 
-    /// Stores what the key has now; an empty set has none. Returns the number of members.
+    /// Stores the key's new value, or removes the key if the set is empty. Returns the number of members.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(crate) fn finish(mut self) -> Result<u64> {
         if !self.changed {
             return Ok(self.len());
@@ -585,7 +585,7 @@ mod tests {
     use crate::keyspace::{Exclusive, Lifetime, Patience};
     use std::collections::HashMap;
 
-    /// The elements as the tree has them, and checks that scores and ranks agree with it.
+    /// Returns the elements of the tree, and checks that scores and ranks agree with it.
     fn checked(alone: &mut Exclusive<'_>, key: &[u8]) -> Vec<Element> {
         let Some(set) = SortedSet::open(alone, 0, key).unwrap() else { return Vec::new() };
         let mut found = Vec::new();
@@ -658,7 +658,7 @@ mod tests {
             let (space, _folder) = collection_spaces().swap_remove((seed % 2) as usize);
             let mut alone = space.close(Patience::MayWait).unwrap();
             let mut model: HashMap<Vec<u8>, f64> = HashMap::new();
-            // Some long members, some with long beginnings that are the same.
+            // Some members are long, and some share a long prefix.
             let member = |random: &mut Random| match random.below(30) {
                 0 if seed > 2 => vec![b'x'; random.below(3000) as usize],
                 1 if seed > 4 => [vec![b'y'; 1500], random.below(50).to_be_bytes().to_vec()].concat(),
@@ -737,7 +737,7 @@ mod tests {
             assert!(puts <= alone.counts(0).segments + 10, "{puts} puts for {} members", model.len());
             model.sort_by(compare);
             assert!(checked(&mut alone, b"set") == model, "round {round}");
-            // It is then changed as any other.
+            // It can then be changed like any other.
             alone.begin();
             let mut set = SortedSetMut::open(&mut alone, 0, b"set").unwrap();
             for number in 0..500 {
@@ -853,7 +853,7 @@ mod tests {
                 let was_there = alone.read_segment(0, scores.id, number, &mut node).unwrap();
                 match random.below(6) {
                     0 => node.truncate(random.below(node.len() as u64 + 1) as usize),
-                    // Another node of the tree: a circle, or a child of two.
+                    // Another node of the tree: a cycle, or a child of two parents.
                     1 => drop(alone.read_segment(0, scores.id, base + random.below(nodes), &mut node).unwrap()),
                     2 if node.len() > 1 => node[0] = [0, 1, 2, 255][random.below(4) as usize],
                     _ if !node.is_empty() => {
@@ -864,7 +864,7 @@ mod tests {
                 }
                 alone.put_segment(0, (scores.id, number), was_there, Some(&node)).unwrap();
             }
-            // All ends, and nothing panics.
+            // Every operation ends, and none panics.
             let mut try_all = || -> Result<()> {
                 if let Some(set) = SortedSet::open(&mut alone, 0, b"set")? {
                     let mut seen = 0u64;

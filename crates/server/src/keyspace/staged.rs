@@ -20,7 +20,7 @@ pub(super) struct Transaction {
     pub(super) values: Staged,
     /// Pairs that are not keys, in the same form: segments and removals.
     pub(super) pairs: Staged,
-    /// The counts of segments that databases get.
+    /// The new counts of the databases' segments.
     pub(super) counts: Vec<(usize, Counts)>,
     /// Made when a command first needs it, since it costs one lookup per key.
     pub(super) presence: Option<Box<Presence>>,
@@ -59,7 +59,7 @@ impl Transaction {
         }
     }
 
-    /// [`undo`](Self::undo) returns to here. Only within a run.
+    /// Marks where [`undo`](Self::undo) returns to. Only within a run.
     pub(super) fn set_savepoint(&mut self) {
         self.values.undo.iter_mut().for_each(Vec::clear);
         self.pairs.undo.iter_mut().for_each(Vec::clear);
@@ -85,7 +85,7 @@ pub(super) struct Staged {
     undo: Option<Vec<(usize, Option<Value>)>>,
 }
 
-/// A database and a key, to look up without a copy of the key. Hashes as the tuple of both does.
+/// A database and a key, to look up without a copy of the key. Hashes like the tuple of both.
 #[derive(Hash)]
 struct Place<'k>(usize, &'k [u8]);
 
@@ -116,7 +116,7 @@ impl Staged {
         }
     }
 
-    /// Drops the changes since the savepoint, the last first: entries that are new are at the end.
+    /// Drops the changes since the savepoint, the last first: new entries are at the end.
     fn undo(&mut self) {
         for (index, before) in self.undo.iter_mut().flat_map(|undo| undo.drain(..).rev()) {
             match before {

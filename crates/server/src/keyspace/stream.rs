@@ -11,9 +11,9 @@
 //!   5  entry    ID                                fields and values, as in elements.rs
 //! ```
 //!
-//! So XADD writes the key's value alone, and about every kilobyte a leaf of the tree. What is counted (the entries that
-//! a consumer owns, a group's consumers) is a difference of two ranks, and no value grows with the number of entries,
-//! groups, consumers or pending entries. Entries come last, where a tree that grows at its end has full leaves.
+//! So XADD writes only the key's value, and a leaf of the tree about every kilobyte. Counts (a consumer's
+//! entries, a group's consumers) are differences of two ranks, and no value grows with the number of entries,
+//! groups, consumers or pending entries. Entries come last: a tree that grows at its end has full leaves.
 //!
 //! Bytes of a file may be damaged, or made by an attacker: every number and record is checked, as in `tree.rs`.
 //!
@@ -27,11 +27,11 @@ use super::tree::{Editor, Loaded, Place};
 use super::{Attributes, Kind, Result, SpaceError};
 use std::ops::Range;
 
-/// More bytes of the newest entries go into the tree.
+/// Beyond this many bytes the newest entries go into the tree.
 const TAIL_BYTES: usize = 1024;
 /// Numbers of the key's value.
 const NUMBERS: usize = 14;
-/// More records, or bytes of them, are not believed.
+/// Larger numbers of records or bytes count as damage.
 const RECORDS_MAX: u64 = 1 << 60;
 
 /// How many entries a group has read, if that is not known.
@@ -91,7 +91,7 @@ pub(crate) struct Group {
     pub(crate) number: u64,
     /// The last entry that it delivered.
     pub(crate) last: EntryId,
-    /// How many entries it has read; `None` if that is not known. As Redis counts it, with a sign.
+    /// How many entries it has read; `None` if that is not known. Signed, as in Redis.
     pub(crate) read: Option<i64>,
 }
 
@@ -132,7 +132,7 @@ impl Record {
         self.number(id.ms).number(id.seq)
     }
 
-    /// A name and its end: a zero is 00 FF, and the end is 00 00, so names keep their order.
+    /// Appends a name and its end: a zero becomes 00 FF, and the end is 00 00, so names keep their order.
     fn name(mut self, name: &[u8]) -> Record {
         for &byte in name {
             self.0.push(byte);
@@ -177,7 +177,7 @@ impl Record {
     }
 }
 
-/// Takes a record apart.
+/// Parses a record.
 struct Reader<'r>(&'r [u8]);
 
 impl Reader<'_> {
@@ -209,7 +209,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `found`, if the record ends here.
+    /// Returns `found` if the record ends here.
     fn end<T>(self, found: T) -> Option<T> {
         self.0.is_empty().then_some(found)
     }
@@ -260,11 +260,11 @@ pub(crate) struct Stream {
     entries: u64,
     /// Bytes of the entries.
     bytes: u64,
-    /// Entries that were ever added.
+    /// Entries ever added.
     pub(crate) added: u64,
-    /// The last number of a group or consumer.
+    /// The last number assigned to a group or consumer.
     serial: u64,
-    /// The last ID that was given.
+    /// The last ID assigned.
     pub(crate) last: EntryId,
     /// The greatest ID that XDEL removed.
     pub(crate) max_deleted: EntryId,
@@ -283,7 +283,7 @@ impl Stream {
     /// The stream at `key`; `None` if the key is absent.
     ///
     /// # Errors
-    /// [`SpaceError::WrongType`]; those of [`splitpoint::Table::get`].
+    /// Returns [`SpaceError::WrongType`], or the errors of [`splitpoint::Table::get`].
     pub(crate) fn open(pairs: &mut (impl Pairs + ?Sized), database: usize, key: &[u8]) -> Result<Option<Stream>> {
         let mut value = Vec::new();
         let found = pairs.name(database, key, Kind::Stream, &mut value)?;
@@ -340,7 +340,7 @@ impl Stream {
         self.entries
     }
 
-    /// About the bytes of all records; below 2^61.
+    /// Approximate bytes of all records; below 2^61.
     pub(crate) fn bytes(&self) -> u64 {
         const RECORD_BYTES: u64 = 48;
         self.bytes + RECORD_BYTES.saturating_mul(self.before_entries()).min(RECORDS_MAX)
@@ -361,7 +361,7 @@ impl Stream {
         self.entries.saturating_sub(self.tail_entries)
     }
 
-    /// The other records; damaged trees may have fewer.
+    /// Records before the entries; damaged trees may have fewer.
     fn before_entries(&self) -> u64 {
         self.records.saturating_sub(self.in_tree())
     }
@@ -370,7 +370,7 @@ impl Stream {
         Place { database: self.database, id: self.id }
     }
 
-    /// The number of records before those that begin with `prefix`; with `with_equal`, those included.
+    /// The number of records before those that begin with `prefix`; `with_equal` includes these.
     fn rank(&self, pairs: &mut (impl Pairs + ?Sized), prefix: &[u8], with_equal: bool) -> Result<u64> {
         if self.tree.nodes == 0 {
             return Ok(0);
@@ -424,7 +424,7 @@ impl Stream {
         Ok(found)
     }
 
-    /// What `parse` makes of the record that begins with `prefix`, of the bytes after it.
+    /// Finds the record that begins with `prefix`; `parse` gets the bytes after the prefix.
     fn find_as<T>(
         &self,
         pairs: &mut (impl Pairs + ?Sized),
@@ -436,7 +436,7 @@ impl Stream {
         found.map(|member| parse(&member[prefix.0.len()..]).ok_or_else(|| bad_record(what))).transpose()
     }
 
-    /// At most `most` records that begin with `prefix`, from `from` on, as `parse` makes of the bytes after the prefix.
+    /// Up to `most` records that begin with `prefix`, from `from` on; `parse` gets the bytes after the prefix.
     fn all_as<T>(
         &self,
         pairs: &mut (impl Pairs + ?Sized),
@@ -461,11 +461,11 @@ impl Stream {
         Ok(found)
     }
 
-    /// Calls `take` with the entries from an ID to another, each with its fields and values, until it returns `false`.
-    /// O(log n + entries).
+    /// Calls `take` with the entries from one ID to another, each with its fields and values, until it
+    /// returns `false`. O(log n + entries).
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`]; [`splitpoint::ErrorKind::Corrupt`].
+    /// Returns the errors of [`splitpoint::Table::get`], or [`splitpoint::ErrorKind::Corrupt`].
     pub(crate) fn for_entries(
         &self,
         pairs: &mut (impl Pairs + ?Sized),
@@ -526,7 +526,7 @@ impl Stream {
     /// The ID of the first or the last entry.
     ///
     /// # Errors
-    /// Those of [`for_entries`](Self::for_entries).
+    /// Returns the errors of [`for_entries`](Self::for_entries).
     pub(crate) fn edge(&self, pairs: &mut (impl Pairs + ?Sized), is_last: bool) -> Result<Option<EntryId>> {
         let mut edge = None;
         self.for_entries(pairs, (EntryId::MIN, EntryId::MAX), is_last, &mut |id, _| {
@@ -536,10 +536,10 @@ impl Stream {
         Ok(edge)
     }
 
-    /// Whether there is this entry. O(log n).
+    /// Whether the entry exists. O(log n).
     ///
     /// # Errors
-    /// Those of [`for_entries`](Self::for_entries).
+    /// Returns the errors of [`for_entries`](Self::for_entries).
     pub(crate) fn contains(&self, pairs: &mut (impl Pairs + ?Sized), id: EntryId) -> Result<bool> {
         let mut found = false;
         self.for_entries(pairs, (id, id), false, &mut |_, _| {
@@ -552,7 +552,7 @@ impl Stream {
     /// The number of entries before an ID. O(log n).
     ///
     /// # Errors
-    /// Those of [`for_entries`](Self::for_entries).
+    /// Returns the errors of [`for_entries`](Self::for_entries).
     pub(crate) fn count_before(&self, pairs: &mut (impl Pairs + ?Sized), id: EntryId) -> Result<u64> {
         let first = self.before_entries();
         let before = self.rank(pairs, &Record::entry(id).0, false)?.saturating_sub(first);
@@ -567,15 +567,15 @@ impl Stream {
         Ok(self.in_tree() + in_tail)
     }
 
-    /// The group of this name. O(log n), as all that follows.
+    /// The group with this name. O(log n), as are the methods below.
     ///
     /// # Errors
-    /// Those of [`for_entries`](Self::for_entries), as of all that follows.
+    /// Returns the errors of [`for_entries`](Self::for_entries), as do the methods below.
     pub(crate) fn group(&self, pairs: &mut (impl Pairs + ?Sized), name: &[u8]) -> Result<Option<Group>> {
         self.find_as(pairs, Record::group(name), "group", group_of)
     }
 
-    /// All groups with their names, in the order of those.
+    /// All groups with their names, sorted by name.
     pub(crate) fn groups(&self, pairs: &mut (impl Pairs + ?Sized)) -> Result<Vec<(Vec<u8>, Group)>> {
         self.all_as(pairs, (Record::new(GROUP), None), usize::MAX, "group", |record| {
             let mut reader = Reader(record);
@@ -588,7 +588,7 @@ impl Stream {
         self.count(pairs, Record::new(GROUP))
     }
 
-    /// The consumer of this name.
+    /// The consumer with this name.
     pub(crate) fn consumer(
         &self,
         pairs: &mut (impl Pairs + ?Sized),
@@ -598,7 +598,7 @@ impl Stream {
         self.find_as(pairs, Record::consumer(group, name), "consumer", consumer_of)
     }
 
-    /// All consumers of a group with their names, in the order of those.
+    /// All consumers of a group with their names, sorted by name.
     pub(crate) fn consumers(&self, pairs: &mut (impl Pairs + ?Sized), group: u64) -> Result<Vec<(Vec<u8>, Consumer)>> {
         let of_group = Record::new(CONSUMER).number(group);
         self.all_as(pairs, (of_group, None), usize::MAX, "consumer", |record| {
@@ -659,7 +659,7 @@ impl Stream {
         self.count(pairs, Record::new(OWNED).number(group).number(consumer))
     }
 
-    /// At most `most` IDs of pending entries of a consumer, from one on.
+    /// Up to `most` IDs of a consumer's pending entries, from an ID on.
     pub(crate) fn owned_from(
         &self,
         pairs: &mut (impl Pairs + ?Sized),
@@ -690,7 +690,7 @@ impl<'e, 'k> StreamMut<'e, 'k> {
     /// The stream at `key`, new if the key is absent.
     ///
     /// # Errors
-    /// [`SpaceError::WrongType`]; those of [`splitpoint::Table::get`].
+    /// Returns [`SpaceError::WrongType`], or the errors of [`splitpoint::Table::get`].
     pub(crate) fn open(
         alone: &'e mut (dyn PairsMut + 'k),
         database: usize,
@@ -711,10 +711,10 @@ impl<'e, 'k> StreamMut<'e, 'k> {
         self.is_present
     }
 
-    /// The stream as it is now, to be read with the entry that is returned.
+    /// The stream as it is now, and the entry to read it with.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(crate) fn read(&mut self) -> Result<(&Stream, &mut (dyn PairsMut + 'k))> {
         self.store()?;
         Ok((&self.stream, self.alone))
@@ -729,7 +729,7 @@ impl<'e, 'k> StreamMut<'e, 'k> {
         if self.stream.tree.nodes > 0 { self.editor().store() } else { Ok(()) }
     }
 
-    /// Adds a record, which the tree does not have.
+    /// Adds a record that the tree does not have.
     fn insert(&mut self, record: &[u8]) -> Result<()> {
         if self.stream.tree.nodes == 0 {
             // Segments of an earlier tree may still wait for their removal.
@@ -741,7 +741,7 @@ impl<'e, 'k> StreamMut<'e, 'k> {
         Ok(())
     }
 
-    /// Removes the record that begins with `prefix`, and returns what follows that.
+    /// Removes the record that begins with `prefix`, and returns its bytes after the prefix.
     fn remove(&mut self, prefix: &[u8]) -> Result<Option<Vec<u8>>> {
         self.store()?;
         let Some(record) = self.stream.find(self.alone, prefix)? else { return Ok(None) };
@@ -749,7 +749,7 @@ impl<'e, 'k> StreamMut<'e, 'k> {
         Ok(Some(record[prefix.len()..].to_vec()))
     }
 
-    /// Removes a record, which the tree has.
+    /// Removes a record that the tree has.
     fn remove_whole(&mut self, record: &[u8]) -> Result<()> {
         if self.stream.tree.nodes == 0 {
             return Err(damaged("a stream has lost its tree"));
@@ -758,7 +758,7 @@ impl<'e, 'k> StreamMut<'e, 'k> {
         self.forget(1)
     }
 
-    /// Notes that the tree has lost records.
+    /// Notes that `count` records were removed from the tree.
     fn forget(&mut self, count: u64) -> Result<()> {
         let left = self.stream.records.checked_sub(count);
         self.stream.records = left.ok_or_else(|| damaged("a stream has more records than its key says"))?;
@@ -783,10 +783,10 @@ impl<'e, 'k> StreamMut<'e, 'k> {
         self.remove_ranks(ranks, |_| {})
     }
 
-    /// Adds an entry, whose ID is greater than all before: one pair, and about every kilobyte a leaf of the tree.
+    /// Adds an entry whose ID is greater than all before. Writes one pair, and a leaf of the tree about every kilobyte.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(crate) fn append<'f>(&mut self, id: EntryId, fields: impl Iterator<Item = &'f [u8]>) -> Result<()> {
         let mut record = Record::entry(id).0;
         fields.for_each(|field| elements::push(&mut record, field));
@@ -807,7 +807,7 @@ impl<'e, 'k> StreamMut<'e, 'k> {
     /// Removes an entry. Returns whether it was there. O(log n).
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`]; [`splitpoint::ErrorKind::Corrupt`].
+    /// Returns the errors of [`splitpoint::Table::put`], or [`splitpoint::ErrorKind::Corrupt`].
     pub(crate) fn remove_entry(&mut self, id: EntryId) -> Result<bool> {
         let prefix = Record::entry(id).0;
         let bytes = if self.stream.tail_first()?.is_some_and(|first| id >= first) {
@@ -833,10 +833,10 @@ impl<'e, 'k> StreamMut<'e, 'k> {
         Ok(true)
     }
 
-    /// Removes this many entries, or all, from the first on. O(entries + log n).
+    /// Removes the first `count` entries, or all if there are fewer. O(entries + log n).
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`]; [`splitpoint::ErrorKind::Corrupt`].
+    /// Returns the errors of [`splitpoint::Table::put`], or [`splitpoint::ErrorKind::Corrupt`].
     pub(crate) fn trim(&mut self, count: u64) -> Result<()> {
         let from_tree = count.min(self.stream.in_tree());
         let first = self.stream.before_entries();
@@ -873,41 +873,41 @@ impl<'e, 'k> StreamMut<'e, 'k> {
         self.stream.serial
     }
 
-    /// Adds a group, which the stream does not have.
+    /// Adds a group that the stream does not have.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`]; [`splitpoint::ErrorKind::Corrupt`]. So with all that follows.
+    /// Returns the errors of [`splitpoint::Table::put`], or [`splitpoint::ErrorKind::Corrupt`], as do those below.
     pub(crate) fn add_group(&mut self, name: &[u8], last: EntryId, read: Option<i64>) -> Result<()> {
         let number = self.new_number();
         self.insert(&Record::whole_group(name, Group { number, last, read }).0)
     }
 
-    /// Changes a group, which was `before`.
+    /// Changes a group from `before` to `after`.
     pub(crate) fn set_group(&mut self, name: &[u8], before: Group, after: Group) -> Result<()> {
         self.remove_whole(&Record::whole_group(name, before).0)?;
         self.insert(&Record::whole_group(name, after).0)
     }
 
-    /// Removes a group with its consumers and pending entries. O(those).
+    /// Removes a group with its consumers and pending entries. O(their number).
     pub(crate) fn remove_group(&mut self, name: &[u8], group: u64) -> Result<()> {
         self.remove(&Record::group(name).0)?;
         [CONSUMER, OWNED, PENDING].into_iter().try_for_each(|tag| self.remove_all(Record::new(tag).number(group)))
     }
 
-    /// Adds a consumer, which the group does not have.
+    /// Adds a consumer that the group does not have.
     pub(crate) fn add_consumer(&mut self, group: u64, name: &[u8], now_ms: u64) -> Result<Consumer> {
         let consumer = Consumer { number: self.new_number(), seen_ms: now_ms };
         self.insert(&Record::whole_consumer(group, name, consumer).0)?;
         Ok(consumer)
     }
 
-    /// Notes when a consumer, which was `before`, was last seen.
+    /// Notes that a consumer, so far `before`, was seen now.
     pub(crate) fn see_consumer(&mut self, group: u64, name: &[u8], before: Consumer, now_ms: u64) -> Result<()> {
         self.remove_whole(&Record::whole_consumer(group, name, before).0)?;
         self.insert(&Record::whole_consumer(group, name, Consumer { seen_ms: now_ms, ..before }).0)
     }
 
-    /// Removes a consumer with its pending entries. O(those).
+    /// Removes a consumer with its pending entries. O(their number).
     pub(crate) fn remove_consumer(&mut self, group: u64, name: &[u8], consumer: u64) -> Result<()> {
         const AT_ONCE: usize = 1000;
         self.remove(&Record::consumer(group, name).0)?;
@@ -924,7 +924,7 @@ impl<'e, 'k> StreamMut<'e, 'k> {
         }
     }
 
-    /// Stores a pending entry of a group. `before`: what it was.
+    /// Stores a pending entry of a group. `before`: the old one, if any.
     pub(crate) fn set_pending(
         &mut self,
         group: u64,
@@ -952,11 +952,11 @@ impl<'e, 'k> StreamMut<'e, 'k> {
         Ok(true)
     }
 
-    /// Stores what the key has now. `is_seen`: whether WATCH and CLIENT TRACKING count it as a change. `events`: the
-    /// keyspace events of it.
+    /// Stores the key's new value. `is_seen`: whether WATCH and CLIENT TRACKING count it as a change.
+    /// `events`: its keyspace events.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`].
+    /// Returns the errors of [`splitpoint::Table::put`].
     pub(crate) fn finish(mut self, is_seen: bool, events: &[&'static str]) -> Result<()> {
         self.store()?;
         let database = self.stream.database;
@@ -1010,7 +1010,7 @@ mod tests {
         found
     }
 
-    /// A change in one transaction, as a command makes it.
+    /// Makes a change in one transaction, as a command does.
     fn change(space: &KeySpace, mut make: impl FnMut(&mut StreamMut<'_, '_>)) {
         let mut alone = space.close(Patience::MayWait).unwrap();
         alone.begin();
@@ -1069,7 +1069,7 @@ mod tests {
                 assert_eq!(entries(&stream, &mut pairs, range, true, usize::MAX), backwards);
                 assert_eq!(entries(&stream, &mut pairs, range, true, 3), backwards[..backwards.len().min(3)]);
             }
-            // What it has to keep is in the key's value alone once there is nothing in the tree.
+            // Once the tree is empty, all that remains is in the key's value.
             change(&space, |stream| stream.trim(u64::MAX).unwrap());
             space.sweep_segments(|| true).unwrap();
             assert_eq!(hidden_pairs(&space), 0);

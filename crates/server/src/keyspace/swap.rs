@@ -1,4 +1,4 @@
-//! SWAPDB: two databases change places, in O(1).
+//! SWAPDB: exchanges two databases in O(1).
 //!
 //! ```text
 //! memory   the two tables are exchanged
@@ -68,7 +68,7 @@ impl Order {
         is_complete.then_some(order)
     }
 
-    /// Replaces the order beside the file of database 0.
+    /// Replaces the order stored next to the file of database 0.
     fn write(self, path: &Path) -> std::io::Result<()> {
         let (path, temporary) = (with_suffix(path, "-order"), with_suffix(path, "-order.new"));
         let words: Vec<String> = self.0.iter().map(ToString::to_string).collect();

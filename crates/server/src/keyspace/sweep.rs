@@ -2,12 +2,12 @@
 //!
 //! It walks the tables by their scan cursors, in steps, and reads only the beginning of each value. A step is followed
 //! by another if more than one in [`GO_ON_SHARE`] of its keys had expired, since then the keys ahead of the cursor
-//! probably have too. So about one key in `GO_ON_SHARE` may have expired and stay, and those that expired since the
-//! last tick of `housekeeping.rs`, as long as the time for a tick suffices.
+//! probably have too. So about one key in `GO_ON_SHARE` may stay although it has expired, as may those that
+//! expired since the last tick of `housekeeping.rs`, as long as the time for a tick suffices.
 //!
-//! Each key is removed under the latch of its bucket, if it still has expired. A hash begins with the time when its
-//! first field expires (`fields.rs`), so it is found as expired keys are; its fields are removed with exclusive entry,
-//! in steps. A database without lifetimes is not walked: `Database::may_expire`.
+//! Each key is removed under the latch of its bucket, if it is still expired. A hash begins with the time
+//! when its first field expires (`fields.rs`), so it is found like an expired key; its fields are removed
+//! with exclusive entry, in steps. A database without lifetimes is not walked: `Database::may_expire`.
 
 use super::fields::FieldsMut;
 use super::hashed::has_expired;
@@ -51,10 +51,10 @@ const _: () = assert!(MARK_BYTES + 2 + 8 + FIRST_EXPIRY_BYTES <= HEAD_BYTES_MAX)
 
 impl KeySpace {
     /// Checks about `count` keys of each database in which keys may expire, from where the last call ended, and removes
-    /// those that have expired; then more of them as long as many had and `may_go_on` returns true.
+    /// expired ones; then more, as long as many had expired and `may_go_on` returns true.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::remove`].
+    /// Returns the errors of [`splitpoint::Table::remove`].
     pub(crate) fn sweep(
         &self,
         cursor: &mut SweepCursor,
@@ -130,7 +130,7 @@ impl KeySpace {
         Ok(swept)
     }
 
-    /// Removes those of the stored keys that have expired.
+    /// Removes each of the stored keys that has expired.
     pub(super) fn remove_expired(&self, number: usize, mut keys: &[Vec<u8>]) -> Result<usize> {
         let mut removed = 0;
         let Some(shared) = self.share(Patience::MayWait) else { return Ok(0) };
@@ -159,8 +159,8 @@ impl KeySpace {
         Ok(removed)
     }
 
-    /// Lifetimes that were set before are found by this pass, later ones set the flag again: no writer is between the
-    /// flag and the table while the gate is closed.
+    /// This pass finds the lifetimes set before; later ones set the flag again: while the gate is closed, no
+    /// writer has set the flag without having written the table.
     fn begin_pass(&self, database: &Database) {
         if let Some(_alone) = self.close(Patience::MayWait) {
             database.is_expiry_new.store(false, Relaxed);
@@ -179,11 +179,11 @@ impl KeySpace {
         }
     }
 
-    /// How many keys of a database have lifetimes, and the average of what is left of them, in milliseconds. Counted in
-    /// a small database; estimated from a sample of a large one. O(1).
+    /// How many keys of a database have lifetimes, and the average time left, in milliseconds. Counted in a
+    /// small database; estimated from a sample of a large one. O(1).
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// Returns the errors of [`splitpoint::Table::get`].
     pub(crate) fn lifetimes(&self, number: usize) -> Result<(u64, u64)> {
         const COUNTED_MAX: u64 = 10_000;
         const PARTS: u64 = 50;

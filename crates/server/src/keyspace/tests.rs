@@ -1,5 +1,5 @@
 //! Lifetimes as the key space keeps them: several threads, files of others, crashes, clocks, the sweep. Collections:
-//! many fields, scans beside changes, and that their segments go with their keys.
+//! many fields, scans during changes, and that segments are removed with their keys.
 
 use super::fields::{Expiry, Fields, FieldsMut};
 use super::list::{End, List, ListMut};
@@ -297,7 +297,7 @@ fn a_key_is_swept_when_its_time_comes_however_many_passes_found_nothing_before()
 #[test]
 fn a_sweep_leaves_keys_that_were_renewed_after_it_found_them() {
     STOPPED_CLOCK.set(Some(START_MS));
-    // While keys are watched it removes them with exclusive entry.
+    // While keys are watched, the sweep removes them with exclusive entry.
     for is_observed in [false, true] {
         let space = in_memory();
         space.observe(is_observed);
@@ -414,7 +414,7 @@ fn a_set_that_is_filled_writes_each_segment_once() {
             let encoding = Fields::open(&mut alone, 0, b"set", Kind::Set).unwrap().map(|set| set.encoding());
             let expected = if long > 0 || count > 512 { "hashtable" } else { "intset" };
             assert_eq!(encoding, (count > 0).then_some(expected));
-            // It is then changed as any other.
+            // It can then be changed like any other.
             alone.begin();
             let mut set = FieldsMut::open(&mut alone, 0, b"set", Kind::Set).unwrap();
             for number in 0..600u64 {
@@ -440,7 +440,7 @@ fn a_set_that_is_filled_writes_each_segment_once() {
     }
 }
 
-/// The fields of a hash with their values and lifetimes, and checks that all ways to read them agree.
+/// Returns the fields of a hash with their values and lifetimes, and checks that all ways to read them agree.
 fn fields_of(alone: &mut Exclusive<'_>, key: &[u8]) -> BTreeMap<Vec<u8>, (Vec<u8>, u64)> {
     let mut found = BTreeMap::new();
     let Some(hash) = Fields::open(alone, 0, key, Kind::Hash).unwrap() else { return found };
@@ -878,7 +878,7 @@ fn a_limit_below_what_is_in_use_evicts_a_bounded_number_of_keys_for_a_write_and_
         })
         .unwrap();
     assert!(steps > 10 && space.used_bytes() <= LIMIT + LIMIT / 8, "{} after {steps} steps", space.used_bytes());
-    // Where no key may be evicted, it ends.
+    // If no key may be evicted, the call ends.
     space.limit_memory(1 << 10, Eviction::VolatileTtl);
     space.evict_excess(|| true).unwrap();
     assert!(space.is_pressed());
@@ -1007,7 +1007,7 @@ fn a_collection_that_says_it_has_more_segments_than_there_are_is_an_error() {
         let set = SortedSet::open(&mut alone, 0, b"zset").unwrap().unwrap();
         assert!(is_damaged(set.for_range(&mut alone, 0..u64::MAX, false, |_, _| true).unwrap_err()));
         assert!(SortedSet::open(&mut alone, 0, b"zset2").is_err_and(is_damaged));
-        // They can be removed, which ends.
+        // They can be removed, and the removal ends.
         for key in [b"hash".as_slice(), b"list", b"zset", b"zset2"] {
             assert!(alone.remove(0, key).unwrap());
         }
@@ -1024,7 +1024,7 @@ fn a_removal_of_segments_that_are_not_there_ends() {
     let table = splitpoint::Table::open(&path).unwrap();
     const END: u64 = 1 << 63;
     let words = |numbers: &[u64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
-    // The last two are there, then none, then a hundred.
+    // The last two segments exist, then none, then a hundred.
     for number in (0..100).chain(END - 2..END) {
         table.put(&marks::segment(7, number), b"\x01a").unwrap();
     }
@@ -1032,7 +1032,7 @@ fn a_removal_of_segments_that_are_not_there_ends() {
     table.put(&marks::removal(4), &words(&[7, 0, 100])).unwrap();
     table.put(&marks::removal(5), &words(&[7, END, 0])).unwrap();
     table.put(&marks::removal(6), b"short").unwrap();
-    // Those after the sixth are not there.
+    // The removals after the sixth do not exist.
     table.put(&marks::counts(), &words(&[7, 102, 3, END / 4])).unwrap();
     table.close().unwrap();
     let space = KeySpace::open(SpaceOptions { file: Some(path), ..SpaceOptions::default() }).unwrap();
@@ -1114,11 +1114,11 @@ fn each_policy_evicts_the_keys_that_it_names() {
         let is_volatile = policy.name().starts_with("volatile");
         assert_eq!(others == 1000, is_volatile, "{policy:?}: {others} of those that never expire");
         match policy {
-            // With sixteen candidates a used key is the best of them almost never.
+            // With sixteen candidates a used key is almost never the best.
             Eviction::AllKeysLru | Eviction::AllKeysLfu | Eviction::VolatileLru | Eviction::VolatileLfu => {
                 assert!(used >= 198, "{policy:?}: {used} of those that are used");
             }
-            // Those that are used expire first.
+            // The used keys expire first.
             Eviction::VolatileTtl => assert!(used < 110 && expiring < 700, "{used} used, {expiring} expiring"),
             _ => assert!(used < 198, "{policy:?}: {used} of those that are used"),
         }

@@ -6,10 +6,10 @@
 //! free    255, u8   | the number after that of the next free node, u64
 //! ```
 //!
-//! The score and the member of a child are greater than all elements before it and not greater than its own; those of
-//! a node's first child mean nothing. So they are short: a score alone where the scores differ. A node is divided when
-//! it exceeds [`NODE_BYTES`], and merged with a neighbour when both need less than that. Numbers of nodes that become
-//! free are used again, so that the nodes are a range of segments, which can be removed in the background.
+//! The score and the member of a child are greater than all elements before it and not greater than its own; in a
+//! node's first child they mean nothing. So they are short: the score alone where the scores differ. A node is divided
+//! when it exceeds [`NODE_BYTES`], and merged with a neighbour when both need less than that. Numbers of nodes that
+//! become free are used again, so that the nodes are a range of segments, which can be removed in the background.
 //!
 //! Cost: a rank reads as many nodes as the tree has levels, and a change writes as many: 4 for 10^6 short members.
 //!
@@ -32,7 +32,7 @@ use std::ops::Range;
 const NODE_BYTES: usize = 1024;
 /// The capacity for a node and an element that is added to it.
 const NODE_CAPACITY: usize = NODE_BYTES + 128;
-/// A shorter one is merged with a neighbour, if together they are not longer than [`MERGED_BYTES`].
+/// A shorter node is merged with a neighbour, if together they are not longer than [`MERGED_BYTES`].
 const MERGED_BELOW_BYTES: usize = NODE_BYTES / 4;
 const MERGED_BYTES: usize = NODE_BYTES / 4 * 3;
 /// Nodes that a change keeps in memory before it stores some.
@@ -40,7 +40,7 @@ const LOADED_MAX: usize = 1000;
 /// The first byte of a free node.
 const FREE: u8 = u8::MAX; // on disk
 
-/// An element's place in the order: its score, then its member.
+/// An element's position in the order: its score, then its member.
 pub(super) type Key<'m> = (f64, &'m [u8]);
 
 /// The order of elements. No score is NaN.
@@ -87,7 +87,7 @@ impl<'n> Entry<'n> {
     }
 }
 
-/// The entries of a run. Bytes that are none end it with an error.
+/// The entries of a run. Malformed bytes end it with an error.
 #[derive(Clone)]
 pub(super) struct Entries<'n> {
     run: &'n [u8],
@@ -106,7 +106,7 @@ impl<'n> Entries<'n> {
     }
 }
 
-/// Bytes that are no entry.
+/// Bytes that are not an entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NoEntry;
 
@@ -124,7 +124,7 @@ impl<'n> Iterator for Entries<'n> {
     }
 }
 
-/// Where a tree is: the database, and the number of the collection.
+/// A tree's location: the database, and the number of the collection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) database: usize,
@@ -143,7 +143,7 @@ fn entries_of(place: Place, number: u64, run: &[u8]) -> Result<Vec<Entry<'_>>> {
     entries.map_err(|NoEntry| damaged_node(place.id, number, BAD_ENTRY))
 }
 
-/// The part of a right neighbour's first key that suffices to tell it from the last key before.
+/// The shortest part of `right`, a node's first key, that is greater than `left`, the key before it.
 fn separator<'m>(left: Key<'_>, right: Key<'m>) -> Key<'m> {
     if left.0 < right.0 {
         return (right.0, b"");
@@ -153,7 +153,7 @@ fn separator<'m>(left: Key<'_>, right: Key<'m>) -> Key<'m> {
 }
 
 impl Tree {
-    /// Reads a node, which has to be of this level.
+    /// Reads a node and checks that it has this level.
     fn read(&self, pairs: &mut (impl Pairs + ?Sized), place: Place, node: (u64, u64), run: &mut Vec<u8>) -> Result<()> {
         let number = node.0;
         let is_there = number < self.nodes && pairs.segment(place.database, place.id, NODES + number, run)?;
@@ -163,10 +163,10 @@ impl Tree {
         check_level(place, node, run)
     }
 
-    /// The number of elements that are before a position: those for which `is_before` returns true, which come first.
+    /// Counts the elements before a position: `is_before` returns true for these, which come first.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`]; [`ErrorKind::Corrupt`].
+    /// Returns the errors of [`splitpoint::Table::get`], or [`ErrorKind::Corrupt`].
     pub(super) fn count_before(
         &self,
         pairs: &mut (impl Pairs + ?Sized),
@@ -192,11 +192,11 @@ impl Tree {
         Ok(before)
     }
 
-    /// Calls `take` with the elements of a range of ranks, in their order or the last one first, until it returns
-    /// `false`: with all of them, or there is an error. `count`: how many elements the tree has.
+    /// Calls `take` with the elements of a range of ranks, in their order or the last one first, until it
+    /// returns `false`; missing elements are an error. `count`: how many elements the tree has.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`]; [`ErrorKind::Corrupt`].
+    /// Returns the errors of [`splitpoint::Table::get`], or [`ErrorKind::Corrupt`].
     pub(super) fn for_range(
         &self,
         pairs: &mut (impl Pairs + ?Sized),
@@ -241,7 +241,7 @@ struct Walk<'t> {
 }
 
 impl Walk<'_> {
-    /// Walks through a node, except for its first `skip` elements. Returns whether to go on.
+    /// Walks through a node, except for its first `skip` elements. Returns whether to continue.
     fn visit(
         &mut self,
         pairs: &mut (impl Pairs + ?Sized),
@@ -250,7 +250,7 @@ impl Walk<'_> {
         take: &mut dyn FnMut(Key<'_>) -> bool,
     ) -> Result<bool> {
         let (number, level) = node;
-        // So a node that is its own descendant, or the child of many, ends the walk. Most walks are short.
+        // This ends a walk if a node is its own descendant, or the child of many. Most walks are short.
         const SHORT: u64 = 64;
         self.visited += 1;
         if self.visited > SHORT && self.visited > pairs.segment_count(self.place.database) {
@@ -307,14 +307,14 @@ struct Node {
     is_changed: bool,
 }
 
-/// An inner node on the way to a leaf, and where the child is in it.
+/// An inner node on the way to a leaf, and the child's position in it.
 struct Step {
     number: u64,
     at: usize,
     is_last: bool,
 }
 
-/// The way from the root to a leaf.
+/// The path from the root to a leaf.
 struct Path {
     steps: Vec<Step>,
     leaf: u64,
@@ -327,7 +327,7 @@ struct Divided {
     count: u64,
 }
 
-/// A node that is built: what separates it from the one before, its number, and its elements.
+/// A new node: its separator from the node before, its number, and how many elements it has.
 type Child = ((f64, Vec<u8>), u64, u64);
 
 /// Changes a tree. The nodes are stored by [`store`](Self::store).
@@ -342,21 +342,21 @@ impl Editor<'_, '_> {
     /// Makes the tree empty: a leaf without elements.
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::get`].
+    /// Returns the errors of [`splitpoint::Table::get`].
     pub(super) fn begin(&mut self) -> Result<()> {
         *self.tree = Tree { root: 0, height: 1, nodes: 0, free: 0 };
         self.tree.root = self.new_node(vec![0])?;
         Ok(())
     }
 
-    /// Makes a tree of elements that are in order and all different. Writes each node once.
+    /// Builds the tree from elements that are sorted and distinct. Writes each node once.
     ///
     /// # Errors
     /// Returns the errors of [`splitpoint::Table::put`].
     pub(super) fn build<'m>(&mut self, elements: impl Iterator<Item = Key<'m>>) -> Result<()> {
         *self.tree = Tree { root: 0, height: 0, nodes: 0, free: 0 };
         let (mut run, mut last) = (vec![0], None::<Key<'m>>);
-        // The nodes of a level: what separates each from the one before, its number, and its elements.
+        // The nodes of a level, and the separator and the element count of the next one.
         let (mut nodes, mut first, mut count): (Vec<Child>, _, u64) = (Vec::new(), (0.0, Vec::new()), 0);
         for key in elements {
             let before = run.len();
@@ -383,7 +383,7 @@ impl Editor<'_, '_> {
         Ok(())
     }
 
-    /// Makes the inner nodes above these. Each has at least two children, so that there are fewer of them.
+    /// Builds the inner nodes above these. Each has at least two children, so each level has fewer nodes.
     fn build_level(&mut self, nodes: Vec<Child>) -> Result<Vec<Child>> {
         let level = self.tree.height as u8; // below `Tree::HEIGHT_MAX`
         let (mut above, mut run, mut children) = (Vec::<Child>::new(), vec![level], 0);
@@ -410,7 +410,7 @@ impl Editor<'_, '_> {
         Ok(above)
     }
 
-    /// Stores a new node that is complete.
+    /// Adds a new, complete node.
     fn add_built(&mut self, run: Vec<u8>) -> Result<u64> {
         if self.loaded.0.len() > LOADED_MAX {
             self.store()?;
@@ -418,7 +418,7 @@ impl Editor<'_, '_> {
         self.new_node(run)
     }
 
-    /// Stores the nodes that were changed.
+    /// Stores the changed nodes.
     ///
     /// # Errors
     /// Returns the errors of [`splitpoint::Table::put`].
@@ -434,7 +434,7 @@ impl Editor<'_, '_> {
         damaged_node(self.place.id, number, what)
     }
 
-    /// Loads a node of whatever kind.
+    /// Loads a node of any kind.
     fn load_any(&mut self, number: u64) -> Result<&mut Node> {
         let index = match self.loaded.find(number) {
             Ok(index) => index,
@@ -450,7 +450,7 @@ impl Editor<'_, '_> {
         Ok(&mut self.loaded.0[index].1)
     }
 
-    /// A node of a level, to be read.
+    /// A node of a level, for reading.
     fn node(&mut self, number: u64, level: u64) -> Result<&[u8]> {
         let place = self.place;
         let run = &self.load_any(number)?.run;
@@ -501,8 +501,8 @@ impl Editor<'_, '_> {
         Ok(())
     }
 
-    /// Goes down to a leaf. `is_passed`: whether the child wanted comes after this one; called with a node's children
-    /// in their order, all but the last, with the next one.
+    /// Descends to a leaf. `is_passed` gets each child of a node but the last, in order, with the next child,
+    /// and returns whether the wanted child comes after it.
     fn descend(&mut self, mut is_passed: impl FnMut(&Entry<'_>, &Entry<'_>) -> bool) -> Result<Path> {
         if self.loaded.0.len() > LOADED_MAX {
             self.store()?;
@@ -529,7 +529,7 @@ impl Editor<'_, '_> {
         Ok(Path { steps, leaf: number })
     }
 
-    /// Changes how many elements the nodes on a path have.
+    /// Changes the element counts of the nodes on a path.
     fn count(&mut self, path: &Path, change: i64) -> Result<()> {
         path.steps.iter().try_for_each(|step| self.count_child(step.number, step.at, change))
     }
@@ -545,10 +545,10 @@ impl Editor<'_, '_> {
         Ok(())
     }
 
-    /// Adds an element, which the tree does not have. O(log n).
+    /// Adds an element that the tree does not have. O(log n).
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`]; [`ErrorKind::Corrupt`].
+    /// Returns the errors of [`splitpoint::Table::put`], or [`ErrorKind::Corrupt`].
     pub(super) fn insert(&mut self, key: Key<'_>) -> Result<()> {
         let mut path = self.descend(|_, next| order(next.key, key) != Ordering::Greater)?;
         let (place, leaf) = (self.place, path.leaf);
@@ -565,7 +565,7 @@ impl Editor<'_, '_> {
                 }
             }
         }
-        // Where elements are added in their order, full nodes stay behind.
+        // If elements are added in order, this leaves full nodes behind.
         let is_last = at == run.len() && path.steps.iter().all(|step| step.is_last);
         let mut element = Vec::with_capacity(key.1.len() + 13);
         Entry::push(&mut element, key);
@@ -630,10 +630,10 @@ impl Editor<'_, '_> {
         Ok(Some(Divided { separator: key, number: right, count }))
     }
 
-    /// Removes an element, which the tree has. O(log n).
+    /// Removes an element that the tree has. O(log n).
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`]; [`ErrorKind::Corrupt`].
+    /// Returns the errors of [`splitpoint::Table::put`], or [`ErrorKind::Corrupt`].
     pub(super) fn remove(&mut self, key: Key<'_>) -> Result<()> {
         let path = self.descend(|_, next| order(next.key, key) != Ordering::Greater)?;
         let (place, leaf) = (self.place, path.leaf);
@@ -652,11 +652,11 @@ impl Editor<'_, '_> {
         self.merge(path)
     }
 
-    /// Removes elements from a rank on: at least one and at most `most`, those of one leaf. Calls `take` with them.
+    /// Removes elements of one leaf from a rank on: at least one and at most `most`. Calls `take` with them.
     /// O(log n).
     ///
     /// # Errors
-    /// Those of [`splitpoint::Table::put`]; [`ErrorKind::Corrupt`].
+    /// Returns the errors of [`splitpoint::Table::put`], or [`ErrorKind::Corrupt`].
     pub(super) fn remove_from(&mut self, rank: u64, most: u64, mut take: impl FnMut(Key<'_>)) -> Result<u64> {
         let mut skip = rank;
         let path = self.descend(|entry, _| {
@@ -690,7 +690,7 @@ impl Editor<'_, '_> {
         Ok(removed)
     }
 
-    /// Merges nodes on a path, from a leaf on that has lost elements.
+    /// Merges nodes on a path, beginning with a leaf that has lost elements.
     fn merge(&mut self, mut path: Path) -> Result<()> {
         let (mut number, mut level) = (path.leaf, 0);
         while let Some(step) = path.steps.pop() {
@@ -705,7 +705,7 @@ impl Editor<'_, '_> {
             }
             (number, level) = (step.number, level + 1);
         }
-        // The root of a lower tree, if it has one child.
+        // A root with one child makes room for it, which lowers the tree.
         while self.tree.height > 1 {
             let (root, place, level) = (self.tree.root, self.place, self.tree.height - 1);
             let children = entries_of(place, root, self.node(root, level)?)?;
@@ -729,7 +729,7 @@ impl Editor<'_, '_> {
     /// Merges a child with the one after it or the one before, if together they are short. Returns whether it did.
     fn merge_with_neighbour(&mut self, step: &Step, level: u64) -> Result<bool> {
         let place = self.place;
-        // The child, and those before and after it.
+        // The child, and its neighbours before and after it.
         let mut near = Vec::new();
         for entry in Entries::of_node(self.node(step.number, level + 1)?) {
             let entry = entry.map_err(|NoEntry| damaged_node(place.id, step.number, BAD_ENTRY))?;
@@ -741,7 +741,7 @@ impl Editor<'_, '_> {
                 break;
             }
         }
-        // The pair with the one after it comes first.
+        // Tries the pair with the next node first.
         for pair in near.windows(2).rev() {
             let [left, right] = pair else { continue };
             let is_short = self.node(left.0, level)?.len() + self.node(right.0, level)?.len() <= MERGED_BYTES;
@@ -751,7 +751,7 @@ impl Editor<'_, '_> {
             let in_left = entries_of(place, left.0, self.node(left.0, level)?)?.len();
             let right_run = self.node(right.0, level)?;
             let in_right = entries_of(place, right.0, right_run)?;
-            // Inner nodes with long keys too, so every level has fewer nodes than the one below.
+            // Merges inner nodes with long keys, too, so every level has fewer nodes than the one below.
             if left.0 == right.0 || !is_short && in_left + in_right.len() > 3 {
                 continue;
             }

@@ -23,7 +23,7 @@ struct Watcher {
 pub(crate) enum Happened {
     /// It was stored, removed, or got another lifetime. `was_present`: whether it had a value before.
     Changed { was_present: bool },
-    /// This event, which the command names itself, besides the change if there is one.
+    /// This event, which the command names itself, in addition to the change, if any.
     Event(&'static str),
     /// It was removed because it had expired.
     Expired,
@@ -110,7 +110,7 @@ impl Watched {
         self.count.store(keys.len() + usize::from(self.observed.load(Relaxed)), Relaxed);
     }
 
-    /// Records all changes from now on, or no longer. The caller has closed the gate.
+    /// Starts or stops recording all changes. The caller has closed the gate.
     pub(super) fn observe(&self, observed: bool) {
         let keys = self.lock();
         self.observed.store(observed, Relaxed);
@@ -137,7 +137,7 @@ impl Watched {
         }
     }
 
-    /// The last change was an eviction.
+    /// Marks the last change as an eviction.
     pub(super) fn was_evicted(&self) {
         if let Some(last) = self.log.lock().unwrap_or_else(|e| e.into_inner()).last_mut() {
             last.what = Happened::Evicted;

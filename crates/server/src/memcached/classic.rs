@@ -61,7 +61,7 @@ impl Storing {
     }
 }
 
-/// The attributes that a set gives its key; `None` if the value would already have expired.
+/// The attributes that a key gets from a set; `None` if the value would already have expired.
 pub(super) fn attributes_of(store: &Store<'_>, now_ms: u64) -> Option<Attributes> {
     let of_time = |expires_at_ms| Attributes { expires_at_ms, flags: store.flags, ..Attributes::NONE };
     // A set without an expiry time needs no clock.
@@ -104,7 +104,7 @@ pub(super) fn store_edit(
             (Mode::Append | Mode::Prepend, Some(expires_at_ms)) => put(Attributes { expires_at_ms, ..fresh }),
         };
     };
-    // A key that no client has asked for its number has one that no client knows, later than all others.
+    // If no client has asked for a key's number, it counts as unknown, and later than all others.
     let now = old.attributes.cas;
     let (is_now, is_older) = (now != 0 && cas == now, cas != 0 && (now == 0 || cas < now));
     match mode {

@@ -22,7 +22,7 @@ pub(super) struct Dump {
     cursor: u64,
 }
 
-/// Bytes of an item of memcached besides its key and value.
+/// Bytes of an item of memcached other than its key and value.
 const ITEM_BYTES: usize = 50;
 
 impl Dump {
@@ -87,7 +87,7 @@ fn value_len(shared: &Shared<'_>, key: &[u8]) -> Result<Option<usize>> {
     }
 }
 
-/// A key, percent-encoded as in a URL.
+/// Percent-encodes a key as in a URL.
 fn encoded(key: &[u8]) -> String {
     let mut text = String::with_capacity(key.len());
     for &byte in key {

@@ -94,7 +94,7 @@ pub(super) fn only_reads(meta: &Meta<'_>, attributes: &Attributes, present: bool
     attributes.marks == 0 && !gives_cas && !claims
 }
 
-/// Whether the key has less time left than flag R gives.
+/// Whether the key has less time left than flag R states.
 fn needs_recache(recache: i32, attributes: &Attributes, now_ms: u64) -> bool {
     let limit = deadline(recache, now_ms).saturating_sub(now_ms).div_ceil(1000);
     seconds_left(attributes, now_ms).is_some_and(|left| left < limit)
@@ -321,7 +321,7 @@ pub(super) fn arithmetic(
     Ok(Ok(anew || made.is_some()))
 }
 
-/// me: the properties of a key, for people.
+/// me: the properties of a key in human-readable form.
 pub(super) fn debug(
     alone: &mut Exclusive<'_>,
     key: &[u8],

@@ -218,7 +218,7 @@ impl Refused {
 
 type Parsed<'a> = Result<Request<'a>, Refused>;
 
-/// The words of a line.
+/// Splits a line into words.
 pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     let mut rest = line;
     std::iter::from_fn(move || {
@@ -441,7 +441,7 @@ fn bad_flag(refused: Refused) -> Refused {
 
 const LONG_OPAQUE: &str = "CLIENT_ERROR opaque token too long";
 
-/// The key and flags of a meta command, and for ms the length of its value.
+/// Parses the key and flags of a meta command, and for ms the length of its value.
 fn meta<'a>(rest: &'a [u8], is_set: bool, too_many: &'static str) -> Result<(Meta<'a>, usize), Refused> {
     let mut words = words(rest);
     let key = words.next().ok_or(Refused::with(UNKNOWN))?;

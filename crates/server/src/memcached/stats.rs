@@ -189,7 +189,7 @@ fn settings(server: &Server) -> String {
     text
 }
 
-/// All items as one slab class; empty without items, as in memcached.
+/// Reports all items as one slab class; empty without items, as in memcached.
 fn items(server: &Server) -> String {
     let (mut text, items) = (String::new(), server.space.len(DATABASE));
     if items == 0 {

@@ -314,7 +314,7 @@ fn all_keys_are_dumped_also_to_a_client_that_reads_slowly() {
 #[test]
 fn a_cas_number_matches_only_the_value_it_was_given_for() {
     let text = |input: &str| String::from_utf8(replies(input.as_bytes(), input.len())).unwrap();
-    // Of a key that no client has asked for its number, none matches.
+    // If no client has asked for a key's number, none matches.
     for number in [0, 1, u64::MAX >> 1, u64::MAX] {
         let answer = text(&format!("set k 0 0 1\r\na\r\ncas k 0 0 1 {number}\r\nb\r\nget k\r\n"));
         assert_eq!(answer, "STORED\r\nEXISTS\r\nVALUE k 0 1\r\na\r\nEND\r\n", "{number}");
@@ -341,7 +341,7 @@ fn commands_that_compare_cas_numbers_accept_the_current_one_alone() {
         };
         let with = |number: u64| command.replace("{}", &number.to_string());
         assert_eq!(ask("set k 0 0 1\r\n5\r\n"), "STORED\r\n");
-        // Nobody has asked for the number, so nobody can know it.
+        // No client has asked for the number, so none can know it.
         assert_eq!(ask(&with(1)), refused, "{command}");
         let found = ask("gets k\r\n");
         let number: u64 = found.split_ascii_whitespace().nth(4).unwrap().parse().unwrap();

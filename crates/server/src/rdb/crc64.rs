@@ -1,6 +1,6 @@
 //! CRC-64 with Jones's polynomial, reflected: the checksum of dump files.
 //!
-//! Eight bytes a step by eight tables, 1.5 GB/s; a byte a step would take as long as reading the file.
+//! Eight bytes per step with eight tables, 1.5 GB/s; one byte per step would take as long as reading the file.
 
 const POLYNOMIAL: u64 = 0x95ac_9329_ac4b_c9b5;
 
@@ -31,7 +31,7 @@ static TABLES: [[u64; 256]; 8] = {
     tables
 };
 
-/// The checksum of the bytes before, whose checksum is `sum`, and `bytes`. That of no bytes is 0.
+/// Extends the checksum `sum` of earlier bytes by `bytes`. The checksum of no bytes is 0.
 pub(super) fn crc64(mut sum: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     for word in words {

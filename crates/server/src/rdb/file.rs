@@ -66,7 +66,7 @@ impl Entry {
         }
     }
 
-    /// A string of database 0 without a lifetime.
+    /// Creates a string of database 0 without a lifetime.
     pub fn of_pair(key: &[u8], value: &[u8]) -> Entry {
         let object = Object::Value(Value::String(value.to_vec()));
         Entry { database: 0, key: key.to_vec(), expires_at_ms: 0, flags: 0, object }
@@ -88,9 +88,9 @@ pub struct Reader<R> {
     source: Source<R>,
     version: u16,
     database: u64,
-    /// Keys that the file says to have in the databases so far.
+    /// Keys that the file announces for the databases so far.
     announced: u64,
-    /// What was left out that is no key: libraries of functions, what modules keep besides their keys.
+    /// What was left out other than keys: libraries of functions, what modules keep apart from their keys.
     left_out: Vec<String>,
     has_ended: bool,
 }
@@ -99,7 +99,7 @@ impl<R: Read> Reader<R> {
     /// Reads the head of the file; `limits` bound each value.
     ///
     /// # Errors
-    /// [`RdbError`] for a file that is no dump, or of a version above 12.
+    /// [`RdbError`] for a file that is not a dump, or of a version above 12.
     pub fn new(reader: R, limits: Limits) -> Result<Reader<R>> {
         let mut source = Source::new(reader, limits);
         let [signature @ .., a, b, c, d] = source.bytes::<9>()?;
@@ -122,12 +122,12 @@ impl<R: Read> Reader<R> {
         self.announced
     }
 
-    /// What was left out besides keys.
+    /// What was left out other than keys.
     pub fn left_out(&self) -> &[String] {
         &self.left_out
     }
 
-    /// The next key; `None` after the last, once the checksum is verified.
+    /// Reads the next key; `None` after the last, once the checksum is verified.
     ///
     /// # Errors
     /// [`RdbError`]; the key after it cannot be found.
@@ -234,7 +234,7 @@ impl Writer {
         writer
     }
 
-    /// Adds a key. Those of a database come one after another.
+    /// Adds a key. The keys of a database must follow one another.
     pub fn entry(
         &mut self,
         out: &mut Vec<u8>,

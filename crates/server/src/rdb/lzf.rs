@@ -64,8 +64,8 @@ pub(super) fn decompress(mut input: &[u8], len: usize) -> Result<Vec<u8>> {
 
 /// Compresses `input` to fewer than `input.len() - 4` bytes; `None` if that is not possible.
 ///
-/// O(bytes): the table of candidates, far larger than most strings, is kept from call to call, and emptied where one
-/// used it.
+/// O(bytes): the table of candidates, far larger than most strings, is kept between calls, and emptied only
+/// where a call used it.
 pub(super) fn compress(input: &[u8]) -> Option<Vec<u8>> {
     thread_local! {
         static LAST: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
@@ -90,7 +90,7 @@ fn compress_with(last: &mut [u32], input: &[u8]) -> Option<Vec<u8>> {
         let slot = &mut last[slot_of(&input[at..])];
         let candidate = *slot as usize;
         *slot = u32::try_from(at).ok()?;
-        // Candidate 0 is also the empty slot's.
+        // Candidate 0 also stands for an empty slot.
         let offset = at.wrapping_sub(candidate + 1);
         if candidate == 0 || offset >= OFFSET_MAX || input[candidate..candidate + 3] != input[at..at + 3] {
             output.literal(input[at])?;
@@ -116,7 +116,7 @@ fn compress_with(last: &mut [u32], input: &[u8]) -> Option<Vec<u8>> {
     Some(output.bytes)
 }
 
-/// Bytes that are equal at both positions, of which three are. The last two of the input count only in long matches.
+/// Bytes equal at both positions: at least three. The last two of the input count only in long matches.
 fn match_len(input: &[u8], candidate: usize, at: usize) -> usize {
     const UNLIMITED: usize = 16;
     let most = (input.len() - at - 2).min(MATCH_MAX);

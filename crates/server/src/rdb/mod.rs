@@ -12,8 +12,8 @@
 //! stored.rs   values of the key space, read and stored;  served.rs  those of a table file that no server has open
 //! ```
 //!
-//! A value is decoded completely before anything is stored, so bad bytes change nothing. No length is believed: memory
-//! grows with the bytes that arrive, and [`Limits`] bound what compression could make of them.
+//! A value is decoded completely before anything is stored, so bad bytes change nothing. No length is trusted:
+//! memory grows with the bytes that arrive, and [`Limits`] bound what compression could make of them.
 //!
 //! Source: the RDB format as Redis 7.0 writes it, version 10; versions 1 to 12 are read (Redis up to 7.4, Valkey 8).
 //! Not here: arguments of DUMP and RESTORE (`command/dump.rs`), progress and files (`splitpoint load`).
@@ -53,7 +53,7 @@ pub enum Value {
     Set(Vec<Vec<u8>>),
     /// The fields, in any order.
     Hash(Vec<Field>),
-    /// Members with scores, of which none is NaN, in the order of both.
+    /// Members with scores, of which none is NaN, ordered by score, then by member.
     SortedSet(Vec<(Vec<u8>, f64)>),
     /// Entries and groups.
     Stream(Stream),
@@ -89,11 +89,11 @@ pub struct Field {
 pub struct Stream {
     /// For each entry its ID, and fields and values in turn.
     pub entries: Vec<(EntryId, Vec<Vec<u8>>)>,
-    /// The last ID that was given.
+    /// The last ID assigned.
     pub last: EntryId,
     /// The greatest ID that was removed.
     pub max_deleted: EntryId,
-    /// Entries that were ever added.
+    /// Entries ever added.
     pub added: u64,
     /// The consumer groups.
     pub groups: Vec<Group>,

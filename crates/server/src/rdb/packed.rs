@@ -15,7 +15,7 @@ use super::{Result, bad};
 use crate::command::number::parse_integer;
 
 const END: u8 = 0xff;
-/// Said of a listpack or ziplist with more elements than 16 bits can count.
+/// The count in a listpack or ziplist with more elements than 16 bits can count.
 const UNCOUNTED: u16 = u16::MAX;
 const LISTPACK_HEAD_BYTES: usize = 6;
 const ZIPLIST_HEAD_BYTES: usize = 10;
@@ -35,7 +35,7 @@ impl Packed<'_> {
         }
     }
 
-    /// The number, also of its digits.
+    /// The number, also if it is stored as digits.
     pub(super) fn number(self) -> Option<i64> {
         match self {
             Packed::Bytes(bytes) => parse_integer(bytes),
@@ -117,12 +117,12 @@ impl<'p> Elements<'p> {
         (self.read)(&mut self.cut).map(Some)
     }
 
-    /// The next element, which must be there.
+    /// Returns the next element, which must exist.
     pub(super) fn expect(&mut self) -> Result<Packed<'p>> {
         self.next().unwrap_or_else(|| Err(bad(format!("a {} that ends too early", self.name))))
     }
 
-    /// The next element, which must be a number.
+    /// Returns the next element, which must be a number.
     pub(super) fn number(&mut self) -> Result<i64> {
         self.expect()?.number().ok_or_else(|| bad(format!("a {} with text in place of a number", self.name)))
     }
@@ -176,7 +176,7 @@ fn three_bytes([a, b, c]: [u8; 3]) -> i64 {
     i64::from(i32::from_le_bytes([0, a, b, c]) >> 8)
 }
 
-/// The length of an element as it follows it, and how many bytes that takes.
+/// The length of an element as encoded after it, and how many bytes that takes.
 fn back_length(len: usize) -> ([u8; 5], usize) {
     let bytes = match len {
         0..128 => 1,
@@ -219,7 +219,7 @@ fn ziplist_element<'p>(cut: &mut Cut<'p>) -> Option<Packed<'p>> {
     })
 }
 
-/// The names and values of a zipmap, in turn.
+/// Reads the names and values of a zipmap, in turn.
 pub(super) fn zipmap(bytes: &[u8]) -> Result<Vec<Packed<'_>>> {
     const LONG: u8 = 0xfe;
     let read = || {
@@ -244,7 +244,7 @@ pub(super) fn zipmap(bytes: &[u8]) -> Result<Vec<Packed<'_>>> {
     read().ok_or_else(|| bad("a zipmap that is damaged"))
 }
 
-/// The numbers of an intset.
+/// Reads the numbers of an intset.
 pub(super) fn intset(bytes: &[u8]) -> Result<Vec<i64>> {
     let read = || {
         let mut cut = Cut(bytes);
@@ -276,7 +276,7 @@ impl Listpack {
         Listpack { bytes: vec![0; LISTPACK_HEAD_BYTES], count: 0 }
     }
 
-    /// Bytes so far, with those of the end.
+    /// Bytes so far, including the end.
     pub(super) fn len(&self) -> usize {
         self.bytes.len() + 1
     }
@@ -344,7 +344,7 @@ impl Listpack {
     }
 }
 
-/// The intset of these numbers.
+/// Writes the intset of these numbers.
 pub(super) fn write_intset(mut numbers: Vec<i64>) -> Vec<u8> {
     numbers.sort_unstable();
     let fits = |bits: u32| numbers.iter().all(|number| number >> (bits - 1) == 0 || number >> (bits - 1) == -1);

@@ -21,7 +21,7 @@ pub fn encode(out: &mut Vec<u8>, value: &Value, form: Form) {
     out.extend_from_slice(&sum.to_le_bytes());
 }
 
-/// The payload without its footer; `None` if that is wrong.
+/// Checks a payload's footer; returns the payload without it, `None` if it is wrong.
 pub(crate) fn body(payload: &[u8]) -> Option<&[u8]> {
     let (body, footer) = payload.split_at_checked(payload.len().checked_sub(FOOTER_BYTES)?)?;
     let version = u16::from_le_bytes([footer[0], footer[1]]);
@@ -31,7 +31,7 @@ pub(crate) fn body(payload: &[u8]) -> Option<&[u8]> {
     (version <= VERSION_MAX && is_whole).then_some(body)
 }
 
-/// The value of a payload's [`body`].
+/// Decodes the value of a payload's [`body`].
 pub(crate) fn value_of(body: &[u8], limits: Limits) -> Result<Value> {
     let mut source = Source::new(body, limits);
     let number = source.byte()?;

@@ -75,7 +75,7 @@ fn field(name: Vec<u8>, value: Vec<u8>, expires_at_ms: u64) -> Field {
 /// The latest time that Redis accepts for a field.
 const LATEST_MS: u64 = (1 << 48) - 2;
 
-/// The expiry of a field: 0 for none, else counted from one before `first`.
+/// Decodes the expiry of a field: 0 for none, else counted from one before `first`.
 fn expiry(lifetime: u64, first: Option<u64>) -> Result<u64> {
     let at_ms = match (lifetime, first) {
         (0, _) | (_, None) => Some(lifetime),
@@ -105,7 +105,7 @@ fn are_distinct<'e>(elements: impl ExactSizeIterator<Item = &'e [u8]>) -> bool {
     elements.into_iter().all(|element| seen.insert(element))
 }
 
-/// A score as text, as versions before 8 wrote it.
+/// Reads a score as text, as versions before 8 wrote it.
 fn text_score<R: Read>(source: &mut Source<R>) -> Result<f64> {
     let score = match source.byte()? {
         255 => f64::NEG_INFINITY,
@@ -132,7 +132,7 @@ fn numeric(score: f64) -> Result<f64> {
 
 type OpenPacked = fn(&[u8]) -> Result<Elements<'_>>;
 
-/// All elements, each charged.
+/// Reads all elements, and charges each.
 fn all<R: Read>(source: &mut Source<R>, elements: Elements<'_>) -> Result<Vec<Vec<u8>>> {
     elements.map(|element| owned(source, element?)).collect()
 }
@@ -191,7 +191,7 @@ fn sorted_set_of<R: Read>(source: &mut Source<R>, open: OpenPacked) -> Result<Va
     Ok(Value::SortedSet(members))
 }
 
-/// A list as nodes, each a ziplist; or, in the second form, a listpack or one long element.
+/// Reads a list as nodes, each a ziplist; or, in the second form, a listpack or one long element.
 fn quicklist<R: Read>(source: &mut Source<R>, is_second: bool) -> Result<Value> {
     let nodes = source.length()?;
     let mut elements = Vec::new();

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// A table file that receives values of every type.
 pub struct TypedFile(KeySpace);
 
-/// What became of a value.
+/// The result of storing a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
     /// It is stored.
@@ -44,8 +44,8 @@ impl TypedFile {
         databases_of(path)
     }
 
-    /// Takes the table over. Databases other than 0 are in sidecar files of `path`, which are created when needed, with
-    /// these options.
+    /// Takes over the table. Databases other than 0 are in sidecar files of `path`, which are created when
+    /// needed, with these options.
     ///
     /// # Errors
     /// [`ErrorKind::Version`] if another version has served the file.
@@ -53,11 +53,11 @@ impl TypedFile {
         KeySpace::over_table(table, path, options).map(TypedFile).map_err(plain)
     }
 
-    /// Stores a value as one change; `replace`: also in place of an earlier one. Fields that have expired are left out.
+    /// Stores a value as one change; `replace`: may replace an earlier one. Fields that have expired are left out.
     ///
     /// # Errors
-    /// Those of [`Table::put`]; [`ErrorKind::InvalidArgument`] for a database above [`DATABASES`](Self::DATABASES) or
-    /// a module's value.
+    /// Returns the errors of [`Table::put`], or [`ErrorKind::InvalidArgument`] for a database above
+    /// [`DATABASES`](Self::DATABASES) or a module's value.
     pub fn put(&self, entry: &Entry, replace: bool) -> Result<Stored> {
         let database = usize::try_from(entry.database).ok().filter(|number| *number < DATABASE_COUNT);
         let Some(database) = database else {
@@ -97,7 +97,7 @@ impl TypedFile {
         }
         alone.begin();
         if ServedFile::is_reserved(key) {
-            // Without heads, the program would look for it as it is.
+            // Without heads, the program would look for the key unchanged.
             alone.begin_heads(database)?;
         }
         let stored = match value {
@@ -121,12 +121,12 @@ impl TypedFile {
         (0..DATABASE_COUNT).map(|database| self.0.len(database)).sum()
     }
 
-    /// Writes and closes the sidecar files. Returns the table, which is for the caller to write and to close.
+    /// Writes and closes the sidecar files. Returns the table, which the caller must write and close.
     ///
     /// # Errors
-    /// Those of [`Table::checkpoint`] and [`Table::close`].
+    /// Returns the errors of [`Table::checkpoint`] and [`Table::close`].
     pub fn into_table(self) -> Result<Table> {
-        // What a replaced collection had in the file is of no use.
+        // Segments of replaced collections are of no use.
         self.0.sweep_segments(|| true).map_err(plain)?;
         let (mut first, mut written) = (None, Ok(()));
         for (number, table) in self.0.into_tables() {
@@ -144,7 +144,7 @@ impl TypedFile {
 pub struct StoredScan<'t>(ServedScan<'t>);
 
 impl<'t> StoredScan<'t> {
-    /// The keys that `scan`, one of the file's table, comes to.
+    /// The keys that `scan`, a scan of the file's table, finds.
     pub fn of(file: ServedFile<'t>, scan: Scan<'t>) -> StoredScan<'t> {
         StoredScan(file.keys_of(scan))
     }
@@ -152,7 +152,7 @@ impl<'t> StoredScan<'t> {
     /// The next key of database 0, and the encoding that Redis would use for its value.
     ///
     /// # Errors
-    /// Those of [`Table::get`].
+    /// Returns the errors of [`Table::get`].
     pub fn next_entry(&mut self) -> Result<Option<(Entry, Form)>> {
         let mut file = self.0.file();
         loop {

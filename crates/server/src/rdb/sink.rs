@@ -26,7 +26,7 @@ impl Sink<'_> {
         }
     }
 
-    /// A string: as a number, compressed, or as it is.
+    /// Writes a string: as a number, compressed, or as it is.
     pub(super) fn string(&mut self, bytes: &[u8]) {
         const DIGITS_MAX: usize = 11;
         /// Shorter strings are not compressed.

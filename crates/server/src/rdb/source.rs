@@ -65,7 +65,7 @@ impl<R: Read> Source<R> {
         Ok(byte)
     }
 
-    /// The eight bytes of a number, little-endian.
+    /// Reads a little-endian number of eight bytes.
     pub(super) fn number(&mut self) -> Result<u64> {
         Ok(u64::from_le_bytes(self.bytes()?))
     }
@@ -127,7 +127,7 @@ impl<R: Read> Source<R> {
         self.charge(len)
     }
 
-    /// As many bytes as `len`, which the caller has charged.
+    /// Reads `len` bytes, which the caller has charged.
     fn take(&mut self, len: u64) -> Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(len.min(PART_BYTES) as usize); // below 2^32
         self.reader.by_ref().take(len).read_to_end(&mut bytes)?;
@@ -139,7 +139,7 @@ impl<R: Read> Source<R> {
         Ok(bytes)
     }
 
-    /// As many elements as a number in front says.
+    /// Reads a count, then that many elements.
     pub(super) fn many<T>(&mut self, mut read: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let count = self.length()?;
         self.repeat(count, |source, _| read(source))

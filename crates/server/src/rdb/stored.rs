@@ -9,12 +9,12 @@ use crate::keyspace::{self, Attributes, Exclusive, Kind, Lifetime, Pairs, damage
 use std::collections::HashMap;
 
 /// The collection at `key`, and the encoding that Redis would use; `None` if it is absent or all fields have expired.
-/// Strings are the caller's concern.
+/// The caller handles strings.
 ///
 /// O(elements).
 ///
 /// # Errors
-/// Those of [`splitpoint::Table::get`].
+/// Returns the errors of [`splitpoint::Table::get`].
 pub(crate) fn collection(
     pairs: &mut impl Pairs,
     database: usize,
@@ -102,10 +102,10 @@ fn stream_of(pairs: &mut impl Pairs, stream: &stream::Stream) -> keyspace::Resul
 /// Stores a value in place of any earlier one, with this lifetime: 0 for none. Fields that have expired are left out; a
 /// hash without others is not stored. Returns whether the key is present then.
 ///
-/// In memory the steps are visible to nobody else, but are not undone if one fails; in a file within a transaction.
+/// In memory no client sees the steps, but they are not undone if one fails; in a file they are within a transaction.
 ///
 /// # Errors
-/// Those of [`splitpoint::Table::put`].
+/// Returns the errors of [`splitpoint::Table::put`].
 pub(crate) fn store(
     alone: &mut Exclusive<'_>,
     database: usize,

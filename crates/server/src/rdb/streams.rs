@@ -134,7 +134,7 @@ fn group<R: Read>(source: &mut Source<R>, number: u8, stream: &Stream) -> Result
     let (name, last) = (source.string()?, read_id(source)?);
     let read = match number {
         kind::STREAM => estimate_read(stream, last),
-        // A number with a sign, of which -1 means that it is not known.
+        // A signed number; -1 means unknown.
         _ => Some(source.length()? as i64).filter(|read| *read != -1),
     };
     let mut pending = source.many(|source| {
@@ -169,7 +169,7 @@ fn group<R: Read>(source: &mut Source<R>, number: u8, stream: &Stream) -> Result
     Ok(Group { name, last, read, consumers, pending })
 }
 
-/// How many entries a group has read whose last one is `last`, if no entry was removed between.
+/// How many entries a group has read whose last one is `last`, if no entry was removed in between.
 fn estimate_read(stream: &Stream, last: EntryId) -> Option<i64> {
     let (added, len) = (stream.added as i64, stream.entries.len() as i64);
     let first = stream.entries.first().map_or(EntryId::MIN, |(id, _)| *id);
@@ -224,7 +224,7 @@ pub(super) fn write(sink: &mut Sink<'_>, stream: &Stream) {
 
 type Entry = (EntryId, Vec<Vec<u8>>);
 
-/// The entries of each node.
+/// Divides the entries into nodes.
 fn nodes_of(mut entries: &[Entry]) -> Vec<&[Entry]> {
     const ENTRIES_MAX: usize = 100;
     const NODE_BYTES: usize = 4096;
@@ -247,7 +247,7 @@ fn nodes_of(mut entries: &[Entry]) -> Vec<&[Entry]> {
     nodes
 }
 
-/// A node's entries, without the head, which has the number of them.
+/// A node's entries, without the head, which has their number.
 struct NodeWriter<'e> {
     first: &'e Entry,
     listpack: Listpack,
@@ -258,7 +258,7 @@ impl<'e> NodeWriter<'e> {
         NodeWriter::of(first, 1)
     }
 
-    /// With the first entry, in a node of `count`.
+    /// Begins with the first entry of a node of `count` entries.
     fn of(first: &'e Entry, count: usize) -> NodeWriter<'e> {
         let mut listpack = Listpack::new();
         listpack.push_number(count as i64);

@@ -102,7 +102,7 @@ fn payloads(value: &Value) -> Vec<Vec<u8>> {
     forms.iter().map(encoded).collect()
 }
 
-/// Bytes, more often those that begin a length or end something.
+/// Generates bytes, more often ones that begin a length or end something.
 fn often_a_length() -> impl Strategy<Value = u8> {
     prop_oneof![0..8_u8, Just(0xff), Just(0xc3), Just(0x81), any::<u8>()]
 }

@@ -80,7 +80,7 @@ pub(super) fn object(out: &mut Vec<u8>, value: &Value, form: Form) {
     }
 }
 
-/// A hash with lifetimes: the first, then the fields.
+/// Writes a hash with lifetimes: the first of them, then the fields.
 fn hash_with_lifetimes(sink: &mut Sink<'_>, fields: &[Field], form: Form) {
     let first_ms = fields.iter().map(|field| field.expires_at_ms).filter(|at_ms| *at_ms != 0).min().unwrap_or(0);
     sink.out.extend_from_slice(&first_ms.to_le_bytes());
@@ -94,7 +94,7 @@ fn hash_with_lifetimes(sink: &mut Sink<'_>, fields: &[Field], form: Form) {
         }
         return;
     }
-    // Redis keeps them in the order of their lifetimes, those without one last.
+    // Redis keeps them ordered by lifetime, fields without one last.
     let mut ordered: Vec<&Field> = fields.iter().collect();
     ordered.sort_by_key(|field| field.expires_at_ms.wrapping_sub(1));
     let mut listpack = Listpack::new();
@@ -106,7 +106,7 @@ fn hash_with_lifetimes(sink: &mut Sink<'_>, fields: &[Field], form: Form) {
     sink.string(&listpack.end());
 }
 
-/// A list as nodes of a listpack each, divided as RPUSH divides it.
+/// Writes a list as nodes of a listpack each, divided as by RPUSH.
 fn list(sink: &mut Sink<'_>, elements: &[Vec<u8>]) {
     /// More bytes go into the next node.
     const NODE_BYTES: usize = 8192;

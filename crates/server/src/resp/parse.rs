@@ -114,7 +114,7 @@ impl Parser {
         Parsed::Request(pos)
     }
 
-    /// A line of words, as from telnet.
+    /// Parses a line of words, as from telnet.
     fn parse_words(&mut self, input: &[u8], args: &mut Vec<Span>) -> Parsed {
         if !input.first().is_some_and(|&byte| byte == 0 || foreign::can_begin(byte)) {
             return Parsed::Foreign("bytes of another protocol");

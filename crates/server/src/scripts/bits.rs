@@ -49,12 +49,12 @@ fn tohex(values: &[Value]) -> Result<String, String> {
     Ok(if digits < 0 { text.to_uppercase() } else { text.to_owned() })
 }
 
-/// A message with the name of the function.
+/// Adds the name of the function to a message.
 fn named(name: &str, message: String) -> String {
     message.replacen(" (", &format!(" to '{name}' ("), 1)
 }
 
-/// The library.
+/// Creates the library.
 pub(super) fn library(lua: &Lua) -> mlua::Result<Table> {
     let library = lua.create_table()?;
     for (name, operation) in OPERATIONS {

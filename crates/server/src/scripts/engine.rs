@@ -4,7 +4,7 @@
 //! killed. Library functions of Lua that could run without end in one call are replaced (`sandbox.lua`, `texts.rs`).
 //! The state is kept for the next script unless it has grown or its script was killed.
 //!
-//! A function of Rust fails with an [`mlua::Error`], which scripts see as a string or, of `redis.call`, as a table.
+//! A function of Rust fails with an [`mlua::Error`], which scripts see as a string or, from `redis.call`, as a table.
 
 use super::json::{self, Encoder, Settings};
 use super::replies::{Writer, to_lua};
@@ -57,7 +57,7 @@ impl std::fmt::Display for ErrorReply {
 
 impl std::error::Error for ErrorReply {}
 
-/// The error reply that an error is.
+/// The error reply that an error carries, if any.
 fn reply_of(error: &mlua::Error) -> Option<&ErrorReply> {
     match error {
         mlua::Error::CallbackError { cause, .. } => reply_of(cause),
@@ -66,7 +66,7 @@ fn reply_of(error: &mlua::Error) -> Option<&ErrorReply> {
 }
 
 impl Engine {
-    /// A new state.
+    /// Creates a state.
     ///
     /// # Errors
     /// The text of the error reply.
@@ -152,7 +152,7 @@ impl Engine {
         if let Some(function) = self.compiled.borrow().get(&script.name) {
             return Ok(function.clone());
         }
-        // The line that begins with `#!` is about the script.
+        // A first line that begins with `#!` describes the script and is not compiled.
         let at = if script.body.starts_with(b"#!") { script.body.iter().position(|&b| b == b'\n') } else { Some(0) };
         let source = script.body[at.unwrap_or(script.body.len())..].to_vec();
         let function = compile_text(&self.lua, source, CHUNK, Some(&self.environment))
@@ -249,7 +249,7 @@ fn compile_text(lua: &Lua, source: Vec<u8>, name: &str, environment: Option<&Tab
     function
 }
 
-/// The line of the script where the stack is now.
+/// Finds the line of the script where the stack is now.
 fn script_line(lua: &Lua) -> Option<usize> {
     let line_at = |level| {
         lua.inspect_stack(level, |frame| {
@@ -407,7 +407,7 @@ fn struct_library(lua: &Lua, running: &Arc<Running>) -> mlua::Result<Table> {
     Ok(library)
 }
 
-/// The words of a command, from the arguments of `redis.call`.
+/// Converts the arguments of `redis.call` to the words of a command.
 fn words_of(values: &[Value]) -> Result<Vec<Vec<u8>>, &'static str> {
     if values.is_empty() {
         return Err("ERR Please specify at least one argument for this redis lib call");

@@ -1,6 +1,6 @@
 //! cjson: values of Lua as JSON, with the rules and error messages of lua-cjson.
 //!
-//! Both directions walk with a stack of their own, since the nesting is the client's choice.
+//! Both directions use an explicit stack, since the client chooses the nesting.
 
 use super::values::{kind_of, number_of};
 use crate::command::double::format_number;
@@ -18,7 +18,7 @@ pub(super) struct Settings {
     /// Significant digits.
     pub(super) encode_number_precision: usize,
     /// An array is too sparse if it is longer than `safe` and has less than one value for `ratio` indices, unless
-    /// `ratio` is 0. Whether that is no error, and it is written as an object.
+    /// `ratio` is 0. Whether such an array becomes an object instead of an error.
     pub(super) sparse_convert: bool,
     pub(super) sparse_ratio: u64,
     pub(super) sparse_safe: u64,
@@ -226,7 +226,7 @@ fn write_string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
 }
 
-/// The value of a JSON text.
+/// Parses a JSON text.
 ///
 /// # Errors
 /// The message of lua-cjson.
@@ -267,7 +267,7 @@ impl Reader<'_> {
         self.text.get(self.at).copied()
     }
 
-    /// The message that another token is here than `what`.
+    /// The error message for a token other than `what`.
     fn expected(&self, what: &str) -> String {
         let rest = &self.text[self.at.min(self.text.len())..];
         let mut token = Reader { ..*self };
@@ -351,7 +351,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A key of an object, and the colon after it.
+    /// Parses a key of an object, and the colon after it.
     fn key(&mut self) -> Result<Value, String> {
         if self.next() != Some(b'"') {
             return Err(self.expected("object key string"));
@@ -453,7 +453,7 @@ fn is_invalid(text: &[u8]) -> bool {
     }
 }
 
-/// The number that a text begins with, and its length, as C's `strtod` finds them.
+/// Parses the number that a text begins with; returns it and its length, as C's `strtod` finds them.
 fn number_at(text: &[u8]) -> Option<(f64, usize)> {
     let digits = |at: usize| text[at.min(text.len())..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     let sign = usize::from(matches!(text.first(), Some(b'-' | b'+')));

@@ -60,13 +60,13 @@ pub(crate) struct Script {
 #[derive(Default)]
 struct Known {
     scripts: HashMap<String, Arc<Script>>,
-    /// Those that EVAL brought, the oldest first.
+    /// Scripts that EVAL brought, the oldest first.
     evaluated: VecDeque<String>,
     evaluated_bytes: usize,
     loaded_bytes: usize,
 }
 
-/// What other threads know of the running script, and tell it.
+/// What other threads know about the running script, and their requests to it.
 pub(crate) struct Running {
     started: Instant,
     /// Milliseconds after `started` when the running script began, plus one; 0 if none runs.
@@ -81,7 +81,7 @@ pub(crate) struct Running {
 const PLAIN: u8 = 0;
 /// The script has changed the key space, so it may no longer be killed.
 const WROTE: u8 = 1;
-/// The script is to end; it may change nothing any more.
+/// The script is to end; it may no longer change anything.
 const KILLED: u8 = 2;
 
 /// The commands of the server, as a script uses them.
@@ -132,7 +132,7 @@ impl Scripts {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The script of this SHA-1.
+    /// The script with this SHA-1.
     pub(crate) fn find(&self, name: &[u8]) -> Option<Arc<Script>> {
         let name = std::str::from_utf8(name).ok()?.to_ascii_lowercase();
         self.lock().scripts.get(&name).cloned()
@@ -192,7 +192,7 @@ impl Scripts {
     /// Forgets all scripts.
     pub(crate) fn clear(&self) {
         *self.lock() = Known::default();
-        // A script that runs has the state; what is compiled does no harm.
+        // If a running script has the state, what is compiled does no harm.
         if let Ok(mut engine) = self.engine.try_lock() {
             *engine = None;
         }
@@ -240,7 +240,7 @@ impl Running {
         self.state.compare_exchange(PLAIN, KILLED, Relaxed, Relaxed) != Err(WROTE)
     }
 
-    /// Makes every script end, whatever it has changed: the server stops.
+    /// Makes every script end, whatever it has changed, because the server stops.
     pub(crate) fn stop(&self) {
         self.stops.store(true, Relaxed);
     }

@@ -9,7 +9,7 @@ const UNPACKED_DEPTH_MAX: usize = 100;
 const BROKEN: &str = "Bad data format in input.";
 const SHORT: &str = "Missing bytes in input.";
 
-/// Appends the MessagePack of a value, at most so many bytes.
+/// Appends the MessagePack of a value, up to a length of `bytes_max`.
 ///
 /// # Errors
 /// The message.
@@ -104,7 +104,7 @@ fn pack_table(out: &mut Vec<u8>, table: &Table, depth: usize, bytes_max: usize) 
     })
 }
 
-/// The values that a text has from `at` on, at most so many, and the offset after them.
+/// Unpacks at most `most` values of a text from `at` on; also returns the offset after them.
 ///
 /// # Errors
 /// The message.
@@ -131,7 +131,7 @@ impl Reader<'_> {
         Ok(&self.text[start..end])
     }
 
-    /// A big-endian number of so many bytes.
+    /// Reads a big-endian number of `len` bytes.
     fn number(&mut self, len: usize) -> mlua::Result<u64> {
         Ok(self.take(len)?.iter().fold(0, |number, &byte| number << 8 | u64::from(byte)))
     }

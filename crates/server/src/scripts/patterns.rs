@@ -41,7 +41,7 @@ pub(super) struct Search<'s> {
 type Found = Result<Option<usize>, String>;
 
 impl<'s> Search<'s> {
-    /// A search for `pattern`, which ends at its first zero byte.
+    /// Creates a search for `pattern`, which ends at its first zero byte.
     pub(super) fn new(subject: &'s [u8], pattern: &'s [u8], is_killed: &'s dyn Fn() -> bool) -> Search<'s> {
         let end = pattern.iter().position(|&byte| byte == 0).unwrap_or(pattern.len());
         Search { subject, pattern: &pattern[..end], captures: Vec::new(), depth: 0, steps: 0, is_killed }
@@ -158,7 +158,7 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// As many as fit, then fewer.
+    /// Matches as many as fit, then fewer.
     fn longest(&mut self, s: usize, p: usize, end: usize) -> Found {
         let mut count = 0;
         while self.subject.get(s + count).is_some_and(|&byte| self.fits(byte, p, end)) {
@@ -173,7 +173,7 @@ impl<'s> Search<'s> {
         Ok(None)
     }
 
-    /// As few as fit, then more.
+    /// Matches as few as fit, then more.
     fn shortest(&mut self, mut s: usize, p: usize, end: usize) -> Found {
         loop {
             if let Some(found) = self.matches(s, end + 1)? {
@@ -359,7 +359,7 @@ pub(super) fn replace(
         }
         at = whole.1;
         if whole.0 == whole.1 {
-            // After an empty match the search goes on one byte later.
+            // After an empty match the search continues one byte later.
             out.extend(subject.get(at));
             at += 1;
         }

@@ -79,7 +79,7 @@ pub(super) struct Writer<'o> {
 }
 
 impl<'o> Writer<'o> {
-    /// A writer of at most `bytes_max` bytes.
+    /// Creates a writer of at most `bytes_max` bytes.
     pub(super) fn new(out: &'o mut Vec<u8>, version: Version, is_resp3: bool, bytes_max: usize) -> Writer<'o> {
         let end = out.len().saturating_add(bytes_max);
         Writer { out, version, is_resp3, end, left: VALUES_MAX }
@@ -189,7 +189,7 @@ fn c_string(text: &[u8]) -> &[u8] {
     text.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
-/// A number without its fraction, as Redis converts it on x86.
+/// Drops a number's fraction, as Redis does on x86.
 fn whole(number: f64) -> i64 {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     if (-LIMIT..LIMIT).contains(&number) { number as i64 } else { i64::MIN }

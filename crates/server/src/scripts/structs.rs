@@ -97,7 +97,7 @@ impl<'f> Format<'f> {
     }
 }
 
-/// The bytes of values, at most so many.
+/// Packs values into at most `bytes_max` bytes.
 pub(super) fn pack(lua: &Lua, values: &[Value], bytes_max: usize) -> Result<Vec<u8>, String> {
     let format = text(lua, values, 0, "pack")?;
     let mut format = Format::new(&format, "pack");
@@ -155,7 +155,7 @@ fn swapped(mut bytes: Vec<u8>, is_big: bool) -> Vec<u8> {
     bytes
 }
 
-/// The values that bytes have, and the position after them.
+/// Unpacks the values from bytes; also returns the position after them.
 pub(super) fn unpack(lua: &Lua, values: &[Value]) -> Result<MultiValue, String> {
     const SHORT: &str = "bad argument #2 to 'unpack' (data string too short)";
     let (format, data) = (text(lua, values, 0, "unpack")?, text(lua, values, 1, "unpack")?);
@@ -164,7 +164,7 @@ pub(super) fn unpack(lua: &Lua, values: &[Value]) -> Result<MultiValue, String> 
         None | Some(Value::Nil) => 0,
         Some(_) => {
             let position = number(lua, values, 2, "unpack")?;
-            // Not a number is less than nothing.
+            // NaN fails this comparison.
             if position >= 1.0 {
                 position as usize - 1
             } else {

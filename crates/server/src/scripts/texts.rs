@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 type Values = Variadic<Value>;
 
-/// The argument at `index` as a string.
+/// Reads the argument at `index` as a string.
 fn text(lua: &Lua, values: &[Value], index: usize, function: &str) -> mlua::Result<LuaString> {
     match values.get(index) {
         Some(Value::String(text)) => Ok(text.clone()),
@@ -24,7 +24,7 @@ fn text(lua: &Lua, values: &[Value], index: usize, function: &str) -> mlua::Resu
     }
 }
 
-/// The argument at `index` as a whole number.
+/// Reads the argument at `index` as a whole number.
 fn number(lua: &Lua, values: &[Value], index: usize, function: &str, default: i64) -> mlua::Result<i64> {
     match values.get(index) {
         None | Some(Value::Nil) => Ok(default),

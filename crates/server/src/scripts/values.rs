@@ -8,7 +8,7 @@ pub(super) const BYTES_MAX: usize = 256 << 20;
 /// The name of the chunk `sandbox.lua`.
 pub(super) const SANDBOX: &str = "@sandbox";
 
-/// An error of a function of Rust, with the location of its caller.
+/// Creates an error of a Rust function, with the location of its caller.
 pub(super) fn failure(lua: &Lua, message: &str) -> mlua::Error {
     let location = |level| {
         lua.inspect_stack(level, |frame| {

@@ -37,7 +37,7 @@ pub trait Session: Send + 'static {
         false
     }
 
-    /// Appends that reply. `late`: the time is over. `false` if the reply needs a moment longer.
+    /// Appends that reply. `late`: the timeout has passed. `false`: the reply needs a moment longer.
     fn unblock(&mut self, late: bool, out: &mut Vec<u8>) -> bool {
         let _ = (late, out);
         true

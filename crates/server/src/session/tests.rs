@@ -703,7 +703,7 @@ fn an_edit_that_is_refused_in_a_run_is_refused_alone() {
     let not_a_number = "-ERR value is not an integer or out of range\r\n";
     let replies = ask_all(&mut this, &["INCR a", "SET b x", "INCR a", "INCR b", "INCR a", "INCRBY a x", "INCRBY a 2"]);
     assert_eq!(replies, format!(":1\r\n+OK\r\n:2\r\n{not_a_number}:3\r\n{not_a_number}:5\r\n"));
-    // An invalid time of an absent key is no error, as in Redis.
+    // An invalid time for an absent key is not an error, as in Redis.
     let replies =
         ask_all(&mut this, &["GETEX no EX 0", "GETEX no EX x", "GETEX a EX 0", "GETEX a EX x", "GETEX a EX 5"]);
     let invalid = "-ERR invalid expire time in 'getex' command\r\n";

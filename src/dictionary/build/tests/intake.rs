@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 type Changes = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
-/// Many more than fit in all buffers of the minimum memory.
+/// Many more pairs than fit in all buffers of the minimum memory.
 const PAIRS: usize = 20_000;
 
 fn fixed(count: usize) -> Changes {
@@ -26,8 +26,8 @@ fn fixed(count: usize) -> Changes {
     (0..count as u64).map(|i| (key(i), Some(i.to_le_bytes()[..4].to_vec()))).collect()
 }
 
-/// Any lengths, some longer than a buffer, some not held in memory; one key in four is repeated; one in eight is
-/// removed.
+/// Pairs of any length, some longer than a buffer, some not held in memory; one key in four is repeated; one in eight
+/// is removed.
 fn varied(seed: u64, count: usize) -> Changes {
     let mut random = Random::new(&[seed]);
     let mut one = |_| {
@@ -59,7 +59,7 @@ fn push_all(build: &mut Build, pairs: &Changes, from: usize) -> Result<()> {
     pairs[from..].iter().try_for_each(push)
 }
 
-/// The files at `path` and in the directory at `path`, with their contents.
+/// Returns the files at `path` and in the directory at `path`, with their contents.
 fn files(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let entries =
         std::fs::read_dir(path.parent().unwrap()).unwrap().chain(std::fs::read_dir(path).into_iter().flatten());
@@ -69,7 +69,7 @@ fn files(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         .collect()
 }
 
-/// The files that `work` leaves in a directory of its own.
+/// Returns the files that `work` leaves in a directory of its own.
 fn left_by(work: impl Fn(&Path)) -> BTreeMap<PathBuf, Vec<u8>> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.spd");
@@ -227,7 +227,7 @@ fn a_dropped_build_resumes_at_its_last_checkpoint() {
             let mut build = builder.start(path).unwrap();
             push_all(&mut build, &pairs[..7000].to_vec(), 0).unwrap();
             build.save().unwrap();
-            // They are lost, wherever they were at that moment.
+            // These pairs are lost, wherever they are when the build is dropped.
             push_all(&mut build, &pairs[..9000].to_vec(), 7000).unwrap();
             drop(build);
             let mut build = builder.start(path).unwrap();

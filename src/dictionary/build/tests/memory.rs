@@ -8,7 +8,7 @@ fn plan(index: Index, memory_bytes: u64, filter_bits: u32) -> Plan {
     Plan { index, memory_bytes, filter_bits, threads: 2, ..Plan::default() }
 }
 
-/// Fixed records of 16 bytes.
+/// Forecasts `count` fixed records of 16 bytes.
 fn records(count: u64) -> Forecast {
     Forecast { records_min: count, records_max: count, record_bytes: 16 }
 }
@@ -49,7 +49,7 @@ fn an_index_that_does_not_fit_is_refused() {
         let message = refused.to_string();
         assert!(message.contains("memory_bytes") && message.contains("1000000000 records"), "{message}");
         plan(index, 3 * need / 2, 0).shares(&billion).unwrap();
-        // Duplicate keys may leave fewer.
+        // Duplicate keys may leave fewer records, so this is not rejected.
         plan(index, need / 2, 0).shares(&Forecast { records_min: 1, ..billion }).unwrap();
     }
     // A page index is small, and without an index there is nothing to reject.

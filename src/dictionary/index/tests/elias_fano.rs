@@ -125,7 +125,7 @@ fn four_packed_numbers_are_compared_as_each_of_them() {
         let near = |random: &mut Random| (wanted + random.up_to(2)).saturating_sub(1).min((1 << bits) - 1);
         let numbers =
             [0; 4].map(|_| if random.up_to(1) == 0 { near(&mut random) } else { random.up_to((1 << bits) - 1) });
-        // What follows them is ignored.
+        // The bits after the four numbers are ignored.
         let packed = (0..4).fold(random.next() << (4 * bits), |packed, i| packed | numbers[i as usize] << (i * bits));
         let matching =
             |counts: &dyn Fn(u64) -> bool| numbers[..count as usize].iter().filter(|n| counts(**n)).count() as u64;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::random::Random;
 
-/// The words of a filter over `positions`, which ascend.
+/// Returns the words of a filter over `positions`, which ascend.
 fn built(bits: FilterBits, positions: &[u64]) -> Vec<u64> {
     let (mut directory, mut slots) = (Directory::default(), Vec::new());
     for positions in positions.chunks(SEGMENT_KEYS) {
@@ -92,7 +92,7 @@ fn the_touched_places_are_those_that_are_read() {
         let words = built(bits, &positions);
         let filter = Filter::open(&words).unwrap();
         for position in positions.iter().step_by(1000) {
-            // Only the words that it reads affect the result.
+            // A copy that has only these words returns the same answer.
             let mut sparse = vec![0; words.len()];
             filter.places(filter.probe(*position), |place| sparse[place] = words[place]);
             assert!(may_have(&filter, &sparse, *position));

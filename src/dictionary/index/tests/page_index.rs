@@ -14,7 +14,7 @@ struct Cell {
     to: u64,
 }
 
-/// Consecutive cells; the closures choose the lengths and positions.
+/// Returns consecutive cells; the closures choose the lengths and positions.
 fn stream(count: u64, mut len: impl FnMut() -> u64, mut positions: Vec<u64>, per_unit: usize) -> Vec<Cell> {
     positions.sort_unstable();
     let (mut cells, mut at) = (Vec::new(), 0);
@@ -26,7 +26,7 @@ fn stream(count: u64, mut len: impl FnMut() -> u64, mut positions: Vec<u64>, per
     cells
 }
 
-/// `f` of every page.
+/// Returns the first position of the cell at the start of each page.
 fn firsts(cells: &[Cell]) -> Vec<u64> {
     let pages = cells.last().map_or(0, |u| u.to.div_ceil(PAGE_BYTES));
     (0..pages).map(|page| cells[cells.partition_point(|u| u.to <= page * PAGE_BYTES)].first).collect()
@@ -36,7 +36,7 @@ fn built(options: PageIndexOptions, firsts: &[u64]) -> Vec<u64> {
     PageIndex::build(options, firsts.len() as u64, firsts.iter().map(|&f| Ok(f))).expect("ascending firsts")
 }
 
-/// The range described in the comment of `pages_between`, found by looking at every page.
+/// Returns the range that the comment of `pages_between` describes, by looking at every page.
 fn by_reading_it_all(options: PageIndexOptions, firsts: &[u64], position: u64) -> Range<u64> {
     let pages = firsts.len() as u64;
     let scale = Scale::new(pages * u64::from(options.bins_per_page), options.greatest);
@@ -79,7 +79,7 @@ fn every_unit_is_inside(options: PageIndexOptions, cells: &[Cell], asked: &[u64]
     }
 }
 
-/// Positions of different distributions: uniform, clustered, few distinct ones, only one.
+/// Returns positions of different distributions: uniform, clustered, few distinct ones, only one.
 fn positions(shape: u64, count: u64, greatest: u64, random: &mut Random) -> Vec<u64> {
     let heap = greatest / 5;
     let one = |random: &mut Random| match shape {
@@ -122,8 +122,8 @@ fn a_block_is_wholly_in_its_pages() {
 
 #[test]
 fn a_block_longer_than_a_page_before_a_tie_is_found_from_its_start() {
-    // The block covers pages 0 to 4; the next one, on page 5, has a first position in the bin of the block's last
-    // position.
+    // The block covers pages 0 to 4. The next one is on page 5; its first position is in the same bin as the last
+    // position of the block.
     let cell = |first, last, from, to| Cell { first, last, from, to };
     let cells = [cell(0, 10, 0, 50), cell(100, 1 << 60, 50, 500), cell((1 << 60) + 1, 1 << 61, 500, 600)];
     let options = PageIndexOptions { bins_per_page: 1, blocks: true, greatest: u64::MAX };

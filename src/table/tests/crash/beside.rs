@@ -9,8 +9,8 @@
 //! ```
 //!
 //! After a crash the keys of each writer are in a state that its history allows (`workload.rs`). If a change is
-//! present, so is every other writer's change that was acknowledged before it began: the log has one order. A backup
-//! also has such a state, from between its begin and its end.
+//! present, so is every other writer's change that was acknowledged before it began: the log has one order. The backup,
+//! too, has such a state, from between its beginning and its end.
 //!
 //! The threads are tasks of `shuttle`, which switch at each call to the disk and at other points
 //! (`pager/interleave.rs`), so a seed makes the same run each time. One thread opens the table after the crash.
@@ -61,7 +61,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// The pairs of each writer.
+/// Returns the pairs of each writer.
 fn by_writer(content: &Content) -> Vec<Content> {
     let mut parts = vec![Content::new(); WRITERS.into()];
     for (key, value) in content {
@@ -103,7 +103,7 @@ fn write(
 }
 
 impl Case {
-    /// The operations before the threads start.
+    /// Makes the operations before the threads start.
     fn begin(seed: u64, depth: Depth) -> Result<Case, String> {
         let writers: Vec<Workload> = (0..WRITERS).map(|writer| Workload::of_writer(seed, writer, depth.ops)).collect();
         seed_random(Random::new(&[seed, 10]).next());
@@ -128,8 +128,8 @@ impl Case {
 
     /// Opens the table after the kill and lets the writers work.
     fn run(&self) -> Result<Ran, String> {
-        // From the start: a task's slot in the gate does not depend on the thread that runs it, so a seed makes one
-        // run.
+        // Tasks take turns from the start: then a task's slot in the gate does not depend on the thread that runs it,
+        // so a seed always makes the same run.
         take_turns(true);
         seed_random(Random::new(&[self.seed, 11]).next());
         let disk = Simulated::new(self.base.clone());
@@ -217,7 +217,7 @@ impl Case {
     }
 }
 
-/// A slow backup: it prevents checkpoints, and the log can still be synced.
+/// Makes a slow backup, which prevents checkpoints; the log can still be synced.
 fn make_backup(backup: Backup<'_>, table: &Table) -> crate::Result<()> {
     let wait = |_, _| {
         (0..100).for_each(|_| step());

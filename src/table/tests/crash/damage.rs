@@ -27,7 +27,7 @@ pub(super) enum Wrong {
     Flipped(usize),
 }
 
-/// A completed workload, and the position of its file's writes in the trace.
+/// A completed workload: its calls to the disk, and the content that it leaves.
 pub(super) struct Ran {
     pub workload: Workload,
     pub trace: Vec<Event>,
@@ -43,7 +43,7 @@ pub(super) fn run(seed: u64, ops: usize) -> Result<Ran, String> {
 }
 
 impl Ran {
-    /// Each frame but the header that was written to the table's file: call and offset.
+    /// Returns each frame but the header that was written to the table's file: call and offset.
     fn frames_written(&self) -> Vec<(usize, usize)> {
         let of_table = self.trace.iter().find_map(|event| match event {
             Event::Create(path, inode) if path == Path::new(PATH) => Some(*inode),
@@ -55,7 +55,7 @@ impl Ran {
                 && Some(*inode) == of_table
             {
                 let (start, end) = (*offset as usize, *offset as usize + bytes.len());
-                // Values written through need not start with a frame, or end with one.
+                // Values written through need not start or end at the border of a frame.
                 let first = start / FRAME_BYTES * FRAME_BYTES;
                 frames.extend((first..end).step_by(FRAME_BYTES).filter(|&at| at > 0).map(|at| (call, at)));
             }
@@ -63,7 +63,7 @@ impl Ran {
         frames
     }
 
-    /// The disk at the end, after one frame of one write went wrong.
+    /// Returns the disk at the end, after one frame of one write went wrong.
     fn replay(&self, (wrong_call, at): (usize, usize), wrong: Wrong) -> State {
         let mut state = State::default();
         for (call, event) in self.trace.iter().enumerate() {

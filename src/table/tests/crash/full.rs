@@ -20,7 +20,7 @@ fn options(disk: &Simulated, durability: Durability) -> TableOptions {
     options
 }
 
-/// Some in pages, some in extents.
+/// Returns a pair; some values are in pages, some in extents.
 fn pair(n: u32) -> (Vec<u8>, Vec<u8>) {
     let bytes = if n % 10 == 9 { 3000 } else { 20 * (n as usize % 10) };
     (n.to_be_bytes().into(), vec![n as u8; bytes])
@@ -100,7 +100,7 @@ fn fill(options: &TableOptions, disk: &Simulated, room: u64, refused: &mut u32) 
     assert!(content_of(&options.clone().open(PATH).unwrap(), true).unwrap() == content, "{when}: opened again");
 }
 
-/// Returns how many puts were refused.
+/// Fills disks of several sizes. Returns how many puts were refused.
 fn fill_disks(durability: Durability, inline: bool) -> u32 {
     let mut refused = 0;
     for cache_bytes in [1, 64 << 20] {
@@ -143,7 +143,7 @@ fn a_full_disk_after_a_checkpoint_that_was_interrupted() {
         let trace = &disk.trace()[before..];
         let mut interrupted = 0;
         each_crash(&base, trace, &mut Random::new(&[1]), |call, state| {
-            // Blocks are in the file, and the header is not.
+            // At a sync, blocks are in the file, but the header is not.
             if !matches!(trace.get(call as usize), Some(Event::Sync(_))) {
                 return Ok(());
             }
@@ -159,7 +159,7 @@ fn a_full_disk_after_a_checkpoint_that_was_interrupted() {
     }
 }
 
-/// As a killed process leaves it.
+/// Returns the disk as a killed process leaves it.
 fn disk_of(state: &State) -> Simulated {
     Simulated::new(state.survivors(Crash::Kill, &mut Random::new(&[1]), &mut Tally::default()))
 }
@@ -173,12 +173,12 @@ fn a_cache_full_of_dirty_frames_on_a_full_disk_refuses_writes_until_there_is_roo
         let open = || options(&disk, durability).log_bytes(4 << 20).cache_bytes(1).open(PATH).unwrap();
         let table = open();
         (0..PAIRS).for_each(|n| table.put(&n.to_be_bytes(), &[1; 100]).unwrap());
-        // No block of the file is free then.
+        // Leaves no free block in the file.
         table.compact().unwrap();
         table.close().unwrap();
         let table = open();
         let put = |n: u32, byte: u8| table.put(&(n % PAIRS).to_be_bytes(), &[byte; 100]);
-        // For the log; too little for half of the cache.
+        // Space for the log, but too little for half of the cache.
         disk.limit_room(Some(disk.used_room() + (100 << 10)));
         let made = (0..10_000).map(|n| put(n * 37, 2)).take_while(Result::is_ok).count() as u32;
         assert!((10..600).contains(&made), "{durability:?}: {made} writes");
@@ -232,7 +232,7 @@ fn frames_dirtied_while_room_is_reserved_get_theirs_before_anything_changes() {
     table.close().unwrap();
     let table = open();
     let put = |n: u32| table.put(&pair(n).0, &pair(n).1).unwrap();
-    // Enough for ten of its frames, and not for all.
+    // Enough for ten of its frames, but not for all.
     disk.limit_room(Some(disk.used_room() + (200 << 10)));
     (0..10).for_each(put);
     let guard = table.pager.checkpoint_lock().acquire().unwrap();
@@ -250,7 +250,7 @@ fn frames_dirtied_while_room_is_reserved_get_theirs_before_anything_changes() {
     assert_eq!(content_of(&table, false).unwrap().len(), PAIRS as usize + 1);
 }
 
-/// Growth leaves a checkpoint enough to give room back.
+/// Growth leaves enough space for a checkpoint that gives space back.
 #[test]
 fn a_table_on_a_full_disk_can_be_emptied_and_filled_again() {
     for durability in DURABILITIES {
@@ -304,12 +304,12 @@ fn key_of(n: usize) -> Vec<u8> {
     format!("{n:0width$}", width = if n % 10 == 7 { 90 } else { 4 }).into_bytes()
 }
 
-/// Bytes of a value in a page, in an overflow page, in an extent that a put writes through.
+/// Returns the length of a value in a page, in an overflow page, or in an extent that a put writes through.
 fn bytes_of(random: &mut Random) -> usize {
     random.pick(&[0, 20, 100, 300, 700, 3000, 9000])
 }
 
-/// A table on a disk that gave it no more than it needs.
+/// Makes a table on a disk that gave it no more than it needs.
 fn crowded(seed: u64, durability: Durability) -> (Simulated, Table, Content) {
     let disk = Simulated::new(State::default());
     let mut options = options(&disk, durability).log_bytes(4 << 20);
@@ -340,7 +340,7 @@ fn crowded(seed: u64, durability: Durability) -> (Simulated, Table, Content) {
     (disk, table, content)
 }
 
-/// Changes of each kind, several of some keys.
+/// Makes changes of each kind, several of some keys.
 fn change<'t>(table: &'t Table, seed: u64, content: &mut Content) -> Batch<'t> {
     let mut random = Random::new(&[seed, 21]);
     let mut batch = table.batch();
@@ -428,7 +428,7 @@ fn open_without_room(
     if left.content(Path::new(PATH)).is_none_or(|file| !file.chunks(4096).take(2).any(has_number)) {
         return Ok(0); // no table was created yet
     }
-    // With a cache for the log's changes: this disk has no space for temporary files.
+    // The cache holds the log's changes, because this disk has no space for temporary files.
     let mut content = match workload.open_to_read_large(&disk()) {
         Ok(table) => Some(content_of(&table, true)?),
         Err(e) => return Err(format!("open to read: {e}")),

@@ -1,5 +1,5 @@
-//! Files whose checksums all match and whose contents contradict each other: an error or a fault, and no
-//! header is ever written over.
+//! Files whose checksums all match but whose contents contradict each other: an error or a fault, and no header is ever
+//! overwritten.
 
 use super::workload::PATH;
 use super::{Simulated, State, content_of};
@@ -25,7 +25,7 @@ fn options(state: State) -> TableOptions {
     options
 }
 
-/// A table that was closed, with free blocks.
+/// Returns the file of a closed table with free blocks.
 fn file() -> Vec<u8> {
     let disk = Simulated::new(State::default());
     let mut options = options(State::default());
@@ -39,7 +39,7 @@ fn file() -> Vec<u8> {
     disk.state().content(Path::new(PATH)).unwrap().to_vec()
 }
 
-/// The offset of the header that counts.
+/// Returns the offset of the header that counts.
 fn header(bytes: &[u8]) -> usize {
     if u64_at(bytes, NUMBER) > u64_at(bytes, BLOCK + NUMBER) { 0 } else { BLOCK }
 }
@@ -48,7 +48,7 @@ fn set(bytes: &mut [u8], at: usize, number: u32) {
     bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
 }
 
-/// Makes both headers the one that counts, changed.
+/// Changes the header that counts, and stores it as both headers.
 fn change_header(bytes: &mut [u8], change: impl FnOnce(&mut [u8])) {
     let at = header(bytes);
     let mut new = bytes[at..at + BLOCK].to_vec();
@@ -73,7 +73,7 @@ fn change_node(bytes: &mut [u8], entry: usize, change: impl FnOnce(&mut [u8])) {
     change_header(bytes, |header| set(header, entry + 4, sum));
 }
 
-/// The numbers of the frames that were written.
+/// Returns the numbers of the frames that were written.
 fn written(leaf: &[u8]) -> Vec<usize> {
     (0..(BLOCK - ENTRIES) / 8).filter(|frame| u32_at(leaf, ENTRIES + 8 * frame) != 0).collect()
 }
@@ -123,7 +123,7 @@ fn files_of_blocks_that_contradict_themselves_are_errors_and_not_written_over() 
             let fail = |e: crate::Error| (e.kind(), e.to_string());
             let faults = table.verify().map_err(fail)?;
             assert!(!faults.is_empty() || content_of(&table, false).as_ref() == Ok(&expected), "{what}");
-            // Writes that free and take blocks: errors or not, nothing panics.
+            // Writes that free and allocate blocks may fail, but must not panic.
             for n in 0..300u32 {
                 table.put(&n.to_be_bytes(), &[9; 90]).map_err(fail)?;
             }
@@ -136,7 +136,7 @@ fn files_of_blocks_that_contradict_themselves_are_errors_and_not_written_over() 
 }
 
 impl TableOptions {
-    /// The options for a disk with a file of these bytes.
+    /// Returns the options for a disk with a file of these bytes.
     fn in_state(mut self, bytes: &[u8]) -> TableOptions {
         let mut state = State::default();
         state.add_file(Path::new(PATH), bytes);

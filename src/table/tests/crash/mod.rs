@@ -59,14 +59,14 @@ struct Depth {
     every: usize,
     /// One crash in this many is followed by another at every call of the recovery.
     again_every: u64,
-    /// So is one in this many of the kills before a sync.
+    /// One kill in this many before a sync is followed by another crash, too.
     unsynced_every: usize,
     /// One crash in this many is followed by more operations and a crash at every call of those.
     further_every: u64,
     /// One call in this many fails in each way.
     fault_every: usize,
-    /// Each call gets every kind of crash; otherwise the kinds that find most and one of the others, or one alone in a
-    /// recovery.
+    /// Whether each call gets every kind of crash. If not: the kinds that find most and one of the others; in a
+    /// recovery, only one.
     all_kinds: bool,
 }
 
@@ -94,7 +94,7 @@ fn each_crash(
     some_crashes(base, trace, 1, random, visit)
 }
 
-/// [`each_crash`], but only one in `every` of the calls that write bytes, which are most.
+/// Like [`each_crash`], but with only one in `every` of the calls that write bytes, which are most.
 fn some_crashes(
     base: &State,
     trace: &[Event],
@@ -117,7 +117,7 @@ fn some_crashes(
     visit(trace.len() as u64, &state)
 }
 
-/// The table's content. The table must have no fault, except that units may belong to nothing after errors.
+/// Returns the table's content. The table must have no fault, except that units may belong to nothing after errors.
 fn content_of(table: &Table, may_lose_units: bool) -> Result<Content, String> {
     let mut content = Content::new();
     for pair in table.scan() {
@@ -349,7 +349,7 @@ fn fail_once(
                 run.end_held().map_err(|e| at(e.to_string()))?;
                 let found = content_of(run.open().map_err(|e| at(e.to_string()))?, true).map_err(at)?;
                 if clears {
-                    // Bucket by bucket: pairs removed before the error stay removed.
+                    // A clear works bucket by bucket: pairs removed before the error stay removed.
                     run.history.shrink(found, disk.calls()).map_err(at)?;
                 } else if found != **run.history.now() {
                     return Err(at(format!("failed, and {} pairs are another content than before", found.len())));
@@ -374,7 +374,7 @@ fn fail_once(
     Ok(())
 }
 
-/// After the handle is poisoned: the table opens again, and a power loss in the meantime leaves a permitted state too.
+/// Opens the table after its handle was poisoned; a power loss in the meantime must leave a permitted state, too.
 fn reopen_after_failure(run: &mut Run<'_>, depth: Depth, random: &mut Random, done: &mut Done) -> Result<(), String> {
     run.give_up();
     let (disk, workload) = (run.disk.clone(), run.workload);
@@ -420,7 +420,7 @@ fn die(seed: u64, done: &mut Done) -> Result<(), String> {
     Ok(())
 }
 
-/// The seeds to try: `range`, or the one of the environment.
+/// Returns the seeds to try: `range`, or the one of the environment.
 fn seeds(range: Range<u64>) -> Range<u64> {
     match std::env::var("SPLITPOINT_SEED") {
         Ok(seed) => {
@@ -548,7 +548,7 @@ fn an_overwrite_that_would_wait_with_a_value_held_leaves_the_old_one() {
     let new = vec![2; 30_000];
     (0..100u8).for_each(|n| table.put(&[n], &[3; 30]).unwrap());
     let mut tried = 0;
-    // A value in the same page is an error before anything is written.
+    // A held value in the same page causes an error before anything is written.
     for n in 0..40u8 {
         let old = vec![100 + n; 30_000];
         table.put(b"large", &old).unwrap();
@@ -631,8 +631,8 @@ fn a_backup_in_which_any_call_fails_leaves_no_temporary_file() {
     assert!(failed > 10, "{failed}");
 }
 
-/// A table with a pair in the log, on a disk where the first header of the log's next segment was written, but the
-/// second only in part. `calls` other calls come first, since the result of a failing call depends on its number.
+/// Makes a table with a pair in the log, on a disk that has the first header of the log's next segment, but the second
+/// only in part. `calls` other calls come first, since the result of a failing call depends on its number.
 fn half_begun_segment(calls: u8) -> (Workload, Simulated, Table) {
     let workload = Workload::new(1, 0);
     assert_eq!(workload.durability, Durability::Os);

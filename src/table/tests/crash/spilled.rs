@@ -7,7 +7,7 @@ use crate::random::Random;
 use crate::table::{Durability, Table, TableOptions};
 use std::sync::Arc;
 
-/// A table whose cache has 64 frames; a new one has buckets for `expected` pairs.
+/// Opens a table whose cache has 64 frames; a new one has buckets for `expected` pairs.
 fn open_for(disk: &Simulated, expected: u64) -> Table {
     open_with(disk, expected, Durability::None)
 }
@@ -23,7 +23,7 @@ fn open(disk: &Simulated) -> Table {
     open_for(disk, 0)
 }
 
-/// A disk with a table of the first `changes` changes, closed.
+/// Returns a disk with a closed table of the first `changes` changes.
 fn disk_with(changes: u32) -> State {
     let disk = Simulated::new(State::default());
     let table = open(&disk);
@@ -32,7 +32,7 @@ fn disk_with(changes: u32) -> State {
     disk.state().survivors(Crash::Kill, &mut Random::new(&[6]), &mut Tally::default())
 }
 
-/// The n-th change: a new pair, or a new value for an earlier key. No two have the same value.
+/// Returns the n-th change: a new pair, or a new value for an earlier key. No two have the same value.
 fn change(n: u32) -> ([u8; 4], Vec<u8>) {
     let key = if n % 4 == 3 { n / 2 } else { n };
     (key.to_be_bytes(), [n.to_be_bytes(); 25].concat())
@@ -45,7 +45,7 @@ fn change_to(table: &Table, changes: std::ops::Range<u32>) {
     }
 }
 
-/// The number of changes that lead to this content; `None` if no number does.
+/// Returns the number of changes that lead to this content; `None` if no number does.
 fn changes_of(content: &Content) -> Option<u32> {
     let last = content.values().map(|value| u32::from_be_bytes(*value.first_chunk().unwrap())).max();
     let count = last.map_or(0, |last| last + 1);
@@ -56,7 +56,7 @@ fn changes_of(content: &Content) -> Option<u32> {
     (*content == expected).then_some(count)
 }
 
-/// A table of this many changes, closed and reopened, then changes most of its frames.
+/// Changes after which a table is closed and reopened; later changes affect most of its frames.
 const REOPENED: u32 = 2000;
 
 /// Fills a table, syncs it, changes it further, and closes it; crashes at one call in `every`. The table is new, with

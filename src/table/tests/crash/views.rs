@@ -111,7 +111,7 @@ fn make(disk: &Simulated, opened: Durability, random: &mut Random) -> Vec<Made> 
     let mut made = vec![Made { calls: (0, 0), asked: Durability::None, content: Content::new() }];
     for _ in 0..70 {
         let before = disk.calls();
-        // Rarely more, so that a crash has something to lose.
+        // Rarely `Sync`, so that a crash has something to lose.
         let asked =
             random.pick(&[Durability::None, Durability::None, Durability::Os, Durability::Os, Durability::Sync]);
         let mut content = made.last().expect("the empty table").content.clone();
@@ -168,7 +168,7 @@ fn a_write_that_waits_for_the_disk_makes_the_earlier_ones_durable() {
         let disk = Simulated::new(State::default());
         let table = options(&disk, opened).open(PATH).unwrap();
         (0..200u32).for_each(|n| table.with(Durability::None).put(&n.to_le_bytes(), b"quick").unwrap());
-        // It changes nothing, and its answer depends on an earlier write.
+        // It changes nothing, but its answer depends on an earlier write.
         assert!(!table.with(Durability::Sync).insert_new(&7u32.to_le_bytes(), b"").unwrap());
         let left = disk.state().survivors(Crash::LoseUnsynced, &mut Random::new(&[1]), &mut Default::default());
         let after = options(&Simulated::new(left), opened).open(PATH).unwrap();

@@ -43,7 +43,7 @@ pub(super) enum Op {
     Put(u8, usize),
     Append(u8, usize),
     Remove(u8),
-    /// Puts, appends and removals by turns, of keys from this one on, with values up to a length.
+    /// Puts, appends and removals in turn, of keys from this one on, with values up to a length.
     Batch(u8, usize),
     Sync,
     Compact,
@@ -66,9 +66,9 @@ pub(super) struct Workload {
     seed: u64,
     options: TableOptions,
     pub durability: Durability,
-    /// Files can be mapped.
+    /// Whether files can be mapped.
     maps: bool,
-    /// Operations may come while a backup prevents checkpoints.
+    /// Whether operations may come while a backup prevents checkpoints.
     backups: bool,
     pub ops: Vec<Op>,
 }
@@ -79,14 +79,14 @@ const CACHE_BYTES: u64 = 4 << 20;
 pub(super) const KEYS_OF_WRITER: u8 = 64;
 
 impl Workload {
-    /// Growth, so that buckets split, then shrinkage, so that they merge, repeatedly, mixed with the other operations.
+    /// Makes operations that let buckets split, then merge, repeatedly, mixed with the other operations.
     pub(super) fn new(seed: u64, len: usize) -> Workload {
         let mut random = Random::new(&[seed, 1]);
         let durability = [Durability::Sync, Durability::Os, Durability::None][(seed % 3) as usize];
         // Small pages and caches, so that everything overflows, splits and is read again.
         let mut options = TableOptions::new().page_bytes(512).seed(1).cache_bytes(1).durability(durability);
         options.cache_frames_min = 16;
-        // With a short log, checkpoints; otherwise a table that spills.
+        // A short log causes checkpoints; otherwise the table spills.
         if let Some(bytes) = Random::new(&[seed, 11]).pick(&[None, Some(1), Some(100_000)]) {
             options = options.log_bytes(bytes);
         }
@@ -127,16 +127,16 @@ impl Workload {
         Workload { seed, options, durability, maps: seed % 2 == 1, backups: true, ops }
     }
 
-    /// The operations of one of several concurrent writers, on keys of its own. `seed` chooses the page and segment
-    /// sizes of the table.
+    /// Makes the operations of one of several concurrent writers, on keys of its own. `seed` chooses the page and
+    /// segment sizes of the table.
     pub(super) fn of_writer(seed: u64, writer: u8, len: usize) -> Workload {
         let mut workload = Workload::new(seed, 0);
         let mut random = Random::new(&[seed, 8]);
         workload.durability =
             random.pick(&[Durability::Sync, Durability::Os, Durability::Sync, Durability::Os, Durability::None]);
         workload.maps = random.percent(75);
-        // Tables that spill, or checkpoints when the log is full. Segments for one value each, or for a long record and
-        // others.
+        // The table spills, or makes checkpoints when the log is full. A segment has room for one value, or for a long
+        // record and others.
         let (cache_bytes, log_bytes) = random.pick(&[(1, 800_000), (1, 1), (CACHE_BYTES, 1), (CACHE_BYTES, 800_000)]);
         workload.options =
             workload.options.durability(workload.durability).cache_bytes(cache_bytes).log_bytes(log_bytes);
@@ -156,21 +156,21 @@ impl Workload {
                 _ => Op::Put(key, bytes),
             }
         };
-        // First two of a size that takes segment after segment of the log.
+        // The first two have a size that takes segment after segment of the log.
         let first = [20_000, 44_000].map(|bytes| Op::Put(KEYS_OF_WRITER * writer, bytes));
-        // Then one that is logged in pieces, at the same time as the others'.
+        // The third is logged in pieces, at the same time as the others'.
         let third = Op::Put(KEYS_OF_WRITER * writer + 1, 70_000);
         workload.ops = first.into_iter().chain([third]).chain((0..len).map(op)).collect();
         workload
     }
 
-    /// Other operations on the same table.
+    /// Returns other operations on the same table.
     pub(super) fn continued(&self, seed: u64, len: usize) -> Workload {
         let other = Workload { ops: Workload::new(seed, len).ops, seed, ..self.clone() };
         if self.backups { other } else { other.without_backups() }
     }
 
-    /// For a log that has no slot for more than one segment.
+    /// Removes the operations for which the log needs slots for more than one segment.
     pub(super) fn without_backups(mut self) -> Workload {
         self.backups = false;
         let needs_more = |op: &Op| {
@@ -185,18 +185,18 @@ impl Workload {
         self.open_as(disk, |options| (options.inline_checkpoints, options.log_bytes) = (true, Some(1)))
     }
 
-    /// Only a full log causes a checkpoint.
+    /// Opens the table so that only a full log causes a checkpoint.
     pub(super) fn open_large(&self, disk: &Simulated) -> Result<Table, Error> {
         self.open_as(disk, |options| (options.cache_bytes, options.log_bytes) = (Some(CACHE_BYTES), Some(1)))
     }
 
-    /// With checkpoints written by threads of their own.
+    /// Opens the table with checkpoints written by threads of their own.
     pub(super) fn open_beside(&self, disk: &Simulated) -> Result<Table, Error> {
         self.open_as(disk, |_| {})
     }
 
-    /// The content of a table's last checkpoint, opened for reading during writes, on a copy of the disk where nothing
-    /// fails.
+    /// Returns the content of a table's last checkpoint, opened for reading during writes, on a copy of the disk where
+    /// nothing fails.
     pub(super) fn read(&self, disk: &Simulated, path: &str) -> Result<Content, Error> {
         let copy = Simulated::new(disk.state());
         let writer = copy.open(Path::new(path), Mode::Write).expect("a simulated disk opens what it has");
@@ -216,7 +216,7 @@ impl Workload {
         self.open_as(disk, |options| (options.read_only, options.cache_bytes) = (true, Some(64 << 20)))
     }
 
-    /// Backups to the same disk.
+    /// Returns a backup to the same disk.
     pub(super) fn backup(&self, disk: &Simulated) -> Backup<'static> {
         Backup::new().overwrite(true).options(self.options_as(disk, |_| {}))
     }
@@ -233,7 +233,7 @@ impl Workload {
         options
     }
 
-    /// Bytes that no other step writes.
+    /// Returns bytes that no other step writes.
     fn value(&self, step: usize, len: usize) -> Vec<u8> {
         let mut random = Random::new(&[self.seed, 2, step as u64]);
         let mut bytes = Vec::with_capacity(len + 8);
@@ -246,7 +246,7 @@ impl Workload {
 }
 
 impl Workload {
-    /// The changes of a batch: number, key, value.
+    /// Returns the changes of a batch: number, key, value.
     fn batch(&self, number: usize, first: u8, len: usize) -> impl Iterator<Item = (u8, Vec<u8>, Vec<u8>)> {
         let (of_writer, first) = (first / KEYS_OF_WRITER * KEYS_OF_WRITER, first % KEYS_OF_WRITER);
         (0..5).map(move |i| {
@@ -255,7 +255,7 @@ impl Workload {
         })
     }
 
-    /// Does `op` change anything?
+    /// Applies `op` to the model. Returns whether it changes anything.
     pub(super) fn apply_to_model(&self, number: usize, op: &Op, content: &mut Content) -> bool {
         match *op {
             Op::Put(k, len) => {
@@ -322,8 +322,8 @@ fn key(n: u8) -> Vec<u8> {
     if n % 8 == 7 { vec![n; 70 + usize::from(n)] } else { format!("key-{n}").into_bytes() }
 }
 
-/// A length close to one at which the layout of a value changes: a page, the size that a call writes through, a frame,
-/// a piece of the log, a large page.
+/// Returns a length close to one at which the layout of a value changes: a page, the size that a call writes through, a
+/// frame, a piece of the log, a large page.
 fn across_a_limit(random: &mut Random) -> usize {
     let limit = random.pick(&[256, 512, 600, 4096, 8192, 16 << 10, 32 << 10, 64 << 10, 128 << 10]);
     limit - 60 + random.below(120)
@@ -364,7 +364,7 @@ impl Op {
     }
 }
 
-/// The writer that owns the key.
+/// Returns the writer that owns the key.
 pub(super) fn writer_of(bytes: &[u8]) -> usize {
     let number = bytes.strip_prefix(b"key-").map(|n| n.iter().fold(0, |sum, digit| 10 * sum + (digit - b'0')));
     usize::from(number.unwrap_or(bytes[0]) / KEYS_OF_WRITER)
@@ -376,9 +376,9 @@ struct Commit {
     after: Arc<Content>,
     begun: u64,
     acknowledged: Option<u64>,
-    /// An open found it then, which proves nothing about a power loss.
+    /// The call at which an open found it, which proves nothing about a power loss.
     found: Option<u64>,
-    /// That open returned: with `Sync`, it must not show writes that are not on the disk.
+    /// The call at which that open returned: with `Sync`, it must not show writes that are not on the disk.
     shown: Option<u64>,
     durable: Option<u64>,
 }
@@ -393,12 +393,12 @@ pub(super) struct History {
 }
 
 impl History {
-    /// The state after `k` commits.
+    /// Returns the state after `k` commits.
     pub(super) fn state(&self, k: usize) -> &Arc<Content> {
         k.checked_sub(1).map_or(&self.start, |i| &self.commits[i].after)
     }
 
-    /// The state after all commits.
+    /// Returns the state after all commits.
     pub(super) fn now(&self) -> &Arc<Content> {
         self.state(self.len())
     }
@@ -423,7 +423,7 @@ impl History {
         self.commits.pop();
     }
 
-    /// A failed operation removed some pairs: the rest must have existed before.
+    /// Records that a failed operation removed some pairs; the rest must have existed before.
     pub(super) fn shrink(&mut self, left: Content, call: u64) -> Result<(), String> {
         let before = self.now();
         if left.iter().any(|(key, value)| before.get(key) != Some(value)) {
@@ -437,30 +437,30 @@ impl History {
         self.commits.last_mut().expect("one was begun").acknowledged = Some(call);
     }
 
-    /// The current state is durable from `call` on.
+    /// Marks the current state as durable from `call` on.
     fn all_durable(&mut self, call: u64) {
         self.durable_to(self.len(), call);
     }
 
-    /// The first `k` commits are durable from `call` on.
+    /// Marks the first `k` commits as durable from `call` on.
     pub(super) fn durable_to(&mut self, k: usize, call: u64) {
         self.commits[..k].iter_mut().for_each(|commit| {
             commit.durable.get_or_insert(call);
         });
     }
 
-    /// How many commits were acknowledged before `call`, or found by an open.
+    /// Returns how many commits were acknowledged before `call`, or found by an open.
     pub(super) fn done_before(&self, call: u64) -> usize {
         let done = |c: &Commit| c.found.is_some() || c.acknowledged.is_some_and(|at| at < call);
         self.commits.iter().rposition(done).map_or(0, |i| i + 1)
     }
 
-    /// The call at which the last of the first `k` commits began.
+    /// Returns the call at which the last of the first `k` commits began.
     pub(super) fn begun(&self, k: usize) -> Option<u64> {
         k.checked_sub(1).map(|i| self.commits[i].begun)
     }
 
-    /// The states permitted after a crash in which call number `call` did not take place: first and last.
+    /// Returns the states permitted after a crash in which call number `call` did not take place: first and last.
     pub(super) fn bounds(&self, call: u64, crash: Crash, promise: Promise) -> (usize, usize) {
         let said = |at: Option<u64>| at.is_some_and(|at| at <= call);
         let kill = crash == Crash::Kill && promise.kill;
@@ -474,23 +474,23 @@ impl History {
         (first, last)
     }
 
-    /// The states that may have existed between two calls: first and last.
+    /// Returns the states that may have existed between two calls: first and last.
     pub(super) fn bounds_between(&self, begun: u64, ended: u64) -> (usize, usize) {
         (self.done_before(begun), self.commits.iter().take_while(|c| c.begun <= ended).count())
     }
 
-    /// The number of this state, the last if there are several.
+    /// Returns the index of this state, the last if there are several.
     pub(super) fn find(&self, content: &Content, (first, last): (usize, usize)) -> Option<usize> {
         (first..=last).rev().find(|&k| **self.state(k) == *content)
     }
 
-    /// The index of this state, the first if there are several.
+    /// Returns the index of this state, the first if there are several.
     pub(super) fn find_first(&self, content: &Content, (first, last): (usize, usize)) -> Option<usize> {
         (first..=last).find(|&k| **self.state(k) == *content)
     }
 
-    /// The history of the disk that a crash left: up to state `k`, of which `first` is durable, at call 0; the open
-    /// that found it finished at call `shown`.
+    /// Returns the history of the disk that a crash left: up to state `k`, of which `first` is durable, at call 0; the
+    /// open that found it finished at call `shown`.
     pub(super) fn after_crash(&self, k: usize, first: usize, shown: u64) -> History {
         let commit = |(i, commit): (usize, &Commit)| Commit {
             after: commit.after.clone(),
@@ -504,8 +504,8 @@ impl History {
         History { commits, start: self.start.clone(), may_lose_units: self.may_lose_units }
     }
 
-    /// The process gave up and opened the table again at `call`, without a crash of the machine: commits from `k` on
-    /// are gone.
+    /// Records that the process gave up and opened the table again at `call`, without a crash of the machine: commits
+    /// from `k` on are gone.
     pub(super) fn cut(&mut self, k: usize, call: u64) {
         self.commits.truncate(k);
         self.commits.iter_mut().for_each(|commit| {
@@ -585,7 +585,7 @@ impl<'w> Run<'w> {
         let op = self.workload.ops[number].clone();
         self.open()?;
         let syncs_log = self.workload.durability != Durability::None;
-        // It would wait for the checkpoint that this thread holds back.
+        // The operation would wait for the checkpoint that this thread holds back.
         if self.held.is_some() && op.makes_checkpoint() && !(matches!(op, Op::Sync) && syncs_log) {
             return Ok(());
         }

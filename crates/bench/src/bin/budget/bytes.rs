@@ -8,7 +8,7 @@
 //! log      bytes of the log up to the end of its last record
 //! ```
 //!
-//! Each is printed in hundredths of the payload. `written` + `fresh` has the bytes that go to log, frames and file.
+//! Each is printed in percent of the payload. `written` + `fresh` covers the bytes that go to log, frames and file.
 //! Bytes that a thread prepares after the log's end do not count: up to 8 MiB, whatever the load. A load is 96 MB: its
 //! log is too short to need a checkpoint, and the program fails if one was made. So the counts are the same in each
 //! run, to 1 %; without a log a thread populates frames in advance, and `fresh` differs by 3 %.
@@ -43,7 +43,7 @@ const LOADS: [Load; 7] = {
     const PAIRS: Load =
         Load { name: "pairs-os", pairs: 2_000_000, value_bytes: |_| 32, durability: Durability::Os, again: false };
     const RECORDS: Load = Load { name: "records-os", pairs: 38_400, value_bytes: |_| RECORD_BYTES, ..PAIRS };
-    /// Of 0 to 5,000 bytes, on average as long as those.
+    /// Values of 0 to 5,000 bytes, on average as long as in `RECORDS`.
     const SIZES: Load = Load {
         name: "sizes-os",
         value_bytes: |i| (u64::from_le_bytes(key(i)) >> 32) as usize % (2 * RECORD_BYTES + 1),
@@ -104,16 +104,16 @@ fn put_all(table: &Table, load: &Load, value: &[u8]) -> splitpoint::Result<()> {
     })
 }
 
-/// The file with the bytes given to write calls, and the name of that number.
+/// The file that counts bytes given to write calls, and the name of that field.
 const WRITTEN: (&str, &str) = ("/proc/self/io", "wchar:");
 
 /// Counts of this process and its table.
 struct Bytes {
     written: u64,
     resident: u64,
-    /// All segments up to their last records.
+    /// Bytes of all segments up to their last records.
     log: u64,
-    /// All segments beyond that: zeros.
+    /// Bytes of all segments after their last records: zeros.
     ahead: u64,
 }
 

@@ -2,9 +2,9 @@
 //! bytes LOAD` (`bytes.rs`).
 //!
 //! Fixed inputs, so that the counts are the same on every machine: 200,000 pairs of 8 + 16 bytes, keys in a fixed
-//! scrambled order, the table growing from empty; in memory, but for `logged` in a file with a log. Each operation is a
-//! function of its own, which callgrind finds by its name (`count_put`, `count_hit`, ...); what comes before it is not
-//! counted. The program checks every answer.
+//! scrambled order, the table growing from empty; in memory, except `logged`, which uses a file with a log. Each
+//! operation has its own function, which callgrind finds by name (`count_put`, `count_hit`, ...); code that runs before
+//! it is not counted. The program checks every answer.
 //!
 //! Not here: callgrind, and the budgets (`crates/bench/budget`).
 

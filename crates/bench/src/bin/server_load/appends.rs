@@ -1,8 +1,8 @@
 //! The load of "Big Memory, Part 3": records of 16 bytes appended to values of 8-byte keys, pipelined in 10,000s.
 //!
-//! The n-th append has the number n in its record, and its key follows from n: a new key, as often as there are keys
-//! left to make, else one of those before. So the values tell which appends a server has, and `verify` needs nothing
-//! but the same arguments to say whether they are the first P of the stream, for one P.
+//! Append n has the number n in its record, and n determines its key: a new or an earlier one, at random, so that all
+//! keys are used. The values therefore show which appends a server has, and `verify`, given the same arguments, checks
+//! that they are the first P of the stream, for some P.
 
 use crate::histogram::Histogram;
 use crate::wire::{Asking, connect, resp};
@@ -14,7 +14,7 @@ use std::net::TcpStream;
 use std::time::Instant;
 
 const RECORD_BYTES: usize = 16;
-/// Appends of a window, whose rate is measured.
+/// Appends per window; each window's rate is measured.
 const WINDOW: u64 = 100_000;
 /// Keys that `verify` requests together.
 const ASKED_AT_ONCE: u64 = 1000;
@@ -62,7 +62,7 @@ pub struct Verification {
 
 /// The keys of the appends, one after another.
 struct Keys {
-    /// Of the next append.
+    /// The number of the next append.
     number: u64,
     made: u64,
     keys: u64,
@@ -101,14 +101,14 @@ fn record(n: u64, key: u64) -> [u8; RECORD_BYTES] {
     record
 }
 
-/// Counts replies that are numbers: their lines.
+/// Counts integer replies by their line ends.
 struct Replies {
     stream: TcpStream,
     room: Vec<u8>,
 }
 
 impl Replies {
-    /// Reads some replies. Returns how many ended; 0 if the server is gone.
+    /// Reads once. Returns how many replies it completed; 0 if the server is gone.
     fn some(&mut self) -> Result<u64> {
         let count = match self.stream.read(&mut self.room) {
             Ok(count) => count,
@@ -154,7 +154,7 @@ pub fn load(load: &Load) -> Result<Value> {
         let since = Instant::now();
         writer.write_all(&batch)?;
         sent += count;
-        // While the server works.
+        // Prepare the next batch while the server works.
         let next_count = fill(&mut next, &mut keys, load.pipeline);
         let mut left = count;
         while left > 0 {
@@ -239,7 +239,7 @@ fn kill(pid: u32, writer: &mut TcpStream, batch: &[u8], replies: &mut Replies) -
     Ok(ended)
 }
 
-/// Writes requests for the next `count` appends, or for those that are left if fewer. Returns how many.
+/// Writes requests for the next `count` appends, or for all that remain if fewer. Returns how many.
 fn fill(batch: &mut Vec<u8>, keys: &mut Keys, count: u64) -> u64 {
     batch.clear();
     let first = keys.number;
@@ -259,7 +259,7 @@ fn resident_bytes(pid: u32) -> Result<u64> {
 
 pub fn verify(verification: &Verification) -> Result<Value> {
     let Verification { target, stream, acknowledged, sent } = verification;
-    // Whose the n-th append is: no more than were sent.
+    // The key of each append that was sent.
     let owners: Vec<u32> = Keys::new(stream).take(*sent as usize).map(|key| key as u32).collect();
     let made = owners.iter().max().map_or(0, |&key| u64::from(key) + 1);
     let mut connection = connect(target.port)?;
@@ -288,7 +288,7 @@ pub fn verify(verification: &Verification) -> Result<Value> {
             last = last.max(before);
         }
     }
-    // Each record was there once, so as many of them as the last one's number are all before it.
+    // Each value's numbers ascend, so no record is there twice. If `records` is the last number + 1, none is missing.
     let prefix = last.map_or(0, |last| last + 1);
     if records != prefix {
         return Err(format!("{records} appends are there, and number {} is the last", prefix.saturating_sub(1)).into());
@@ -299,7 +299,7 @@ pub fn verify(verification: &Verification) -> Result<Value> {
     Ok(json!({ "present": prefix, "acknowledged": acknowledged, "sent": sent }))
 }
 
-/// The next bulk string of replies that begin at `at`; empty if the key is absent.
+/// Returns the next bulk string of the replies that begin at `at`; empty if the key is absent.
 fn value(connection: &mut TcpStream, input: &mut Vec<u8>, at: &mut usize) -> Result<Vec<u8>> {
     loop {
         let rest = &input[*at..];

@@ -1,6 +1,6 @@
 //! Times in buckets whose width is at most 1/32 of their limit, so that quantiles need no list of all times.
 
-/// Buckets of one power of two.
+/// Buckets per power of two.
 const STEPS: u64 = 32;
 
 pub struct Histogram {
@@ -20,7 +20,7 @@ impl Histogram {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// The time that a share of all did not exceed, as the upper limit of its bucket.
+    /// Returns the time that this share of all times did not exceed, rounded up to the limit of its bucket.
     pub fn quantile_us(&self, share: f64) -> f64 {
         let rank = (self.count as f64 * share).ceil() as u64;
         let mut below = 0;
@@ -42,7 +42,7 @@ fn bucket(ns: u64) -> usize {
     (power * STEPS + (ns >> power)) as usize // the second term is 32 to 63
 }
 
-/// The largest time of a bucket.
+/// Returns the largest time of a bucket.
 fn limit(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < STEPS {

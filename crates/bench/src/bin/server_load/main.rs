@@ -68,7 +68,7 @@ pub struct Clock<'t> {
 
 /// The measurements of a [`Clock`].
 pub struct Elapsed {
-    /// By the clock.
+    /// Wall time.
     pub seconds: f64,
     /// Processor time of this program.
     pub own_s: f64,
@@ -77,12 +77,12 @@ pub struct Elapsed {
 }
 
 impl<'t> Clock<'t> {
-    /// The beginning.
+    /// Starts the clock.
     pub fn start(target: &'t Target) -> Result<Self> {
         Ok(Clock { target, since: Instant::now(), own_s: own_seconds()?, server_s: server_seconds(target.pid)? })
     }
 
-    /// The time since then; may be called repeatedly.
+    /// Returns the time since the start; may be called repeatedly.
     pub fn stop(&self) -> Result<Elapsed> {
         Ok(Elapsed {
             seconds: self.since.elapsed().as_secs_f64(),
@@ -97,7 +97,7 @@ fn own_seconds() -> Result<f64> {
     Ok((usage.user_time().num_microseconds() + usage.system_time().num_microseconds()) as f64 / 1e6)
 }
 
-/// Processor time of a process, in steps of a hundredth of a second.
+/// Returns the processor time of a process, in steps of a hundredth of a second.
 fn server_seconds(pid: u32) -> Result<f64> {
     const TICKS_PER_S: f64 = 100.0; // USER_HZ of Linux
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
@@ -106,7 +106,7 @@ fn server_seconds(pid: u32) -> Result<f64> {
     Ok(ticks.sum::<std::result::Result<u64, _>>()? as f64 / TICKS_PER_S)
 }
 
-/// A number that looks random, another one for each `x`: the last step of splitmix64.
+/// Returns a random-looking number, distinct for each `x`: the last step of splitmix64.
 pub fn mix(x: u64) -> u64 {
     let mut z = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -114,7 +114,7 @@ pub fn mix(x: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The `n`-th number of a stream, below `bound`.
+/// Returns the `n`-th number of a stream, below `bound`.
 pub fn below(n: u64, bound: u64) -> u64 {
     ((u128::from(mix(n)) * u128::from(bound)) >> 64) as u64
 }

@@ -1,8 +1,8 @@
 //! Requests over many connections: as fast as they are answered, or at a fixed rate.
 //!
 //! *As fast* means that each connection sends its next request, or pipeline, when it has the replies to the last. At a
-//! fixed rate a request is due at its time, whether or not the server keeps up; one that has to wait for a connection
-//! waits on the clock, so a stall shows in all requests that it delays.
+//! fixed rate each request has a due time, whether or not the server keeps up. Its wait for a free connection counts,
+//! so a stall shows in all requests that it delays.
 
 use crate::histogram::Histogram;
 use crate::wire::{Operation, Protocol, connect};
@@ -76,13 +76,13 @@ pub struct Mixed {
 /// A connection with requests under way.
 struct Connection {
     stream: TcpStream,
-    /// The beginning of a reply.
+    /// The start of an incomplete reply.
     kept: Vec<u8>,
     waiting: usize,
     since: Instant,
 }
 
-/// All connections, and the bytes of the one that is read.
+/// All connections, and a read buffer that they share.
 struct Connections {
     protocol: Protocol,
     all: Vec<Connection>,
@@ -105,7 +105,7 @@ impl Connections {
         Ok(Connections { protocol, all, epoll, events, room: vec![0; 1 << 16], values: 0 })
     }
 
-    /// Sends requests, whose time counts from `since`.
+    /// Sends requests and times them from `since`.
     fn send(&mut self, number: usize, bytes: &[u8], requests: usize, since: Instant) -> Result<()> {
         let connection = &mut self.all[number];
         (connection.waiting, connection.since) = (requests, since);
@@ -153,7 +153,7 @@ pub fn rate(load: &Rate) -> Result<Value> {
     let (mut sent, mut asked, mut bytes, mut keys) = (0, 0u64, Vec::new(), Vec::new());
     let mut times = Histogram::new();
     let clock = Clock::start(&load.target)?;
-    // Those that may send.
+    // Connections that may send.
     let mut idle: Vec<usize> = (0..load.connections).collect();
     let mut busy = 0;
     while sent < load.requests || busy > 0 {

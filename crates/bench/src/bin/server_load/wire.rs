@@ -1,4 +1,4 @@
-//! Requests and replies of both protocols: as much of them as a load needs.
+//! The parts of both protocols that a load needs: requests and replies.
 
 use crate::Result;
 use clap::ValueEnum;
@@ -17,7 +17,7 @@ pub enum Operation {
     Set,
 }
 
-/// A key of 16 bytes.
+/// Returns the 16-byte key of a number.
 pub fn key(number: u64) -> [u8; 16] {
     let mut key = *b"key:000000000000";
     let mut rest = number;
@@ -59,7 +59,7 @@ impl Protocol {
         }
     }
 
-    /// The reply at the beginning of `input`: its length, and the values in it. `None` if it is not whole.
+    /// Parses the first reply in `input`. Returns its length and how many values it has; `None` if it is incomplete.
     pub fn reply(self, input: &[u8]) -> Result<Option<(usize, u64)>> {
         match self {
             Protocol::Resp => resp_reply(input),
@@ -90,7 +90,7 @@ fn head(out: &mut Vec<u8>, sign: u8, number: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The first line of `input` without its end.
+/// Returns the first line of `input` without its end.
 fn line(input: &[u8]) -> Option<&[u8]> {
     let end = input.iter().position(|&byte| byte == b'\n')?;
     Some(&input[..end.saturating_sub(1)])
@@ -146,14 +146,14 @@ fn memcached_reply(input: &[u8]) -> Result<Option<(usize, u64)>> {
     }
 }
 
-/// A connection to a server of this machine.
+/// Connects to a server of this machine.
 pub fn connect(port: u16) -> Result<TcpStream> {
     let stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
-/// A Redis connection that is asked one question at a time.
+/// A Redis connection with one request at a time.
 pub struct Asking {
     stream: TcpStream,
     input: Vec<u8>,
@@ -164,7 +164,7 @@ impl Asking {
         Ok(Asking { stream: connect(port)?, input: Vec::new() })
     }
 
-    /// The reply as it came.
+    /// Sends a request and returns the raw reply.
     pub fn ask(&mut self, words: &[&str]) -> Result<Vec<u8>> {
         let mut request = Vec::new();
         resp(&mut request, &words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>());
@@ -181,14 +181,14 @@ impl Asking {
         }
     }
 
-    /// Asks for a BGSAVE without waiting for the answer, which an error is where one is under way.
+    /// Requests a BGSAVE without waiting for the reply, which is an error if a save is running.
     pub fn begin_save(&mut self) -> Result<()> {
         let mut request = Vec::new();
         resp(&mut request, &[b"BGSAVE"]);
         Ok(self.stream.write_all(&request)?)
     }
 
-    /// The number that a line of INFO has.
+    /// Returns the number on the line `name` of INFO.
     pub fn info(&mut self, name: &str) -> Result<u64> {
         let text = String::from_utf8(self.ask(&["INFO"])?)?;
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));

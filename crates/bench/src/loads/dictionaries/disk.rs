@@ -90,7 +90,7 @@ pub fn drop_cache(path: &Path) -> Outcome {
     Ok(posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)?)
 }
 
-/// Bytes that the disk has delivered to this process so far.
+/// Returns the number of bytes that the disk has delivered to this process so far.
 pub fn disk_reads() -> u64 {
     let text = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("read_bytes:"));
@@ -152,7 +152,7 @@ impl PairsFile {
         Ok(PairsFile { file: BufReader::with_capacity(1 << 20, File::open(path)?), left: count, pair: Vec::new() })
     }
 
-    /// The next pair.
+    /// Returns the next pair.
     pub fn next(&mut self) -> Outcome<Option<(&[u8], &[u8])>> {
         if self.left == 0 {
             return Ok(None);

@@ -26,7 +26,7 @@ pub struct Lookups {
     pub absent: bool,
     /// Whether the dictionary is mapped, if there is a choice: the default of opening one on a local disk.
     pub map: bool,
-    /// Whether the page cache is empty of it at first.
+    /// Whether the page cache initially holds none of it.
     pub cold: bool,
     /// Whether the same lookups were made before, untimed.
     pub again: bool,
@@ -66,7 +66,7 @@ impl Keys {
 }
 
 impl Lookups {
-    /// The keys of thread `thread`.
+    /// Returns the keys of thread `thread`.
     fn keys(&self, source: &Source, thread: usize) -> Keys {
         let (threads, thread) = (self.threads as u64, thread as u64);
         let share = self.count * thread / threads..self.count * (thread + 1) / threads;
@@ -121,7 +121,7 @@ impl Lookups {
         }
     }
 
-    /// One thread's share.
+    /// Runs one thread's share.
     fn one(&self, reader: &mut dyn Reader, source: &Source, keys: &Keys) -> Outcome<Wrong> {
         let mut wrong = Wrong::default();
         let mut check = |at: usize, found: Option<&[u8]>| {
@@ -154,7 +154,7 @@ impl Lookups {
         Ok(wrong)
     }
 
-    /// Ranks in shuffled order, by one thread; their correctness was checked before.
+    /// Times ranks in shuffled order, by one thread; their correctness was checked before.
     pub fn ranks(&self, source: &Source, made: &dyn Made) -> Outcome<Stopwatch> {
         let (keys, mut reader, mut watch) = (self.keys(source, 0), made.reader()?, Stopwatch::default());
         let running = Stopwatch::start()?;
@@ -173,7 +173,7 @@ struct Wrong {
     first: Option<u64>,
 }
 
-/// Whether the ranks of all keys are exactly the numbers below the count.
+/// Checks that the ranks of all keys are exactly the numbers below the count.
 pub fn check_ranks(source: &Source, made: &dyn Made) -> Outcome {
     let (mut reader, mut key) = (made.reader()?, Vec::new());
     let mut taken = vec![0_u64; source.count().div_ceil(64).try_into()?];

@@ -120,7 +120,7 @@ impl Load<'_> {
         }
     }
 
-    /// Options for the dictionary of `count` pairs at `path`.
+    /// Returns the options for the dictionary of `count` pairs at `path`.
     fn making<'p>(&'p self, path: &'p Path, count: u64) -> Making<'p> {
         let form = &self.job.case.form;
         Making {
@@ -132,7 +132,7 @@ impl Load<'_> {
         }
     }
 
-    /// Pairs of these numbers, from the variant's source.
+    /// Returns the pairs of these numbers, from the variant's source.
     fn pairs(&self, numbers: Range<u64>) -> Box<dyn Pairs + '_> {
         Box::new(pairs::Made { source: self.source, numbers })
     }
@@ -218,7 +218,7 @@ impl Load<'_> {
         self.maker.open(path, &self.job.case.setting, map)
     }
 
-    /// Lookups of a part, in the built dictionary.
+    /// Runs the lookups of a part, in the built dictionary.
     fn lookups(&mut self, name: &str, lookups: Lookups) -> Outcome {
         let path = self.path();
         if lookups.cold {
@@ -271,7 +271,7 @@ impl Load<'_> {
         let most = disk_watch.most();
         let peak = Memory::now()?.peak.saturating_sub(before.rss);
         self.note_figure("memory", "update_peak_bytes", peak as f64);
-        // With the old file.
+        // Includes the old file.
         self.note_figure("file", "update_most_bytes", most.max(disk::bytes_at(&old) + disk::bytes_at(&new)) as f64);
         self.note("update-tenth", count + more, watch);
         self.check(&new, count + more)
@@ -303,7 +303,7 @@ impl Load<'_> {
         disk::remove(&updated)
     }
 
-    /// The number of pairs after each batch.
+    /// Returns the number of pairs after each batch.
     fn batch_ends(&self) -> Vec<u64> {
         (1..=BATCHES).map(|i| self.source.count() * i / BATCHES).collect()
     }
@@ -342,7 +342,7 @@ impl Load<'_> {
         self.note("all-steps", self.source.count(), all);
     }
 
-    /// Whether the dictionary at `path` has exactly the first `count` pairs: checks all if few, a sample if many.
+    /// Checks that the dictionary at `path` has exactly the first `count` pairs: all if few, a sample if many.
     fn check(&self, path: &Path, count: u64) -> Outcome {
         if self.job.case.engine.is_baseline() || self.maker.is_function(&self.job.case.setting) {
             return Ok(());

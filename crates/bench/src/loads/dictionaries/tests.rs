@@ -174,7 +174,7 @@ const PARTS: [Part; 14] = [
     Part::Copy,
 ];
 
-/// The tiny form of small items, by a maker with this fault.
+/// Runs the tiny form of small items, with a maker that has this fault.
 fn tiny(parts: &[Part], fault: &'static Fault) -> Result<Vec<Line>, String> {
     let workload = Workload::named("dictionary-small").expect("a workload file");
     let variant = &workload.variant[0];

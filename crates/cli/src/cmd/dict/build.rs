@@ -166,7 +166,7 @@ impl Build {
             && self.shards.is_none()
     }
 
-    /// How to treat duplicate keys.
+    /// Decides how to treat duplicate keys.
     fn duplicates(&self, inputs: &Inputs<'_>) -> Result<Duplicates> {
         let server = inputs.files.iter().find(|file| file.kind == Some(Kind::Redis));
         match (self.duplicates, server) {
@@ -323,7 +323,7 @@ fn no_out() -> Failure {
     Failure::usage("OUT is missing: give the inputs, then the dictionary to build")
 }
 
-/// Length and modification time of a table's file with this suffix, if it exists.
+/// Returns the length and modification time of a table's file with this suffix, if it exists.
 fn file_beside(table: &Path, suffix: &str) -> Option<(u64, Option<SystemTime>)> {
     let mut path = table.as_os_str().to_owned();
     path.push(suffix);

@@ -61,7 +61,7 @@ impl Diff {
         let mut found = Found::default();
         let mut out = Output::stdout();
         let written = found.write(diff, &mut out);
-        // Also after a failure: whole lines.
+        // Also after a failure, print the whole lines so far.
         out.flush()?;
         let lines = count_of(found.count(), "line");
         ended(written, &bar, &interrupt, &format!("{lines} written, not all changes"))?;
@@ -93,7 +93,7 @@ impl Found {
                 return Ok(());
             }
         };
-        // Also after a signal: every line that was counted.
+        // Write the counted lines also after a signal.
         self.failed = out.write(&rows).err();
         ended
     }

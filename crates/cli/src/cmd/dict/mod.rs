@@ -66,7 +66,7 @@ impl Dict {
     }
 }
 
-/// A builder that shows progress and stops when a signal comes.
+/// Makes the builder show progress and stop when a signal comes.
 pub fn watched(builder: DictionaryBuilder, interrupt: &Interrupt, bar: &Progress) -> DictionaryBuilder {
     let (stop, bar) = (interrupt.breaker(), bar.clone());
     builder.progress(move |progress| {
@@ -80,12 +80,12 @@ pub fn watched(builder: DictionaryBuilder, interrupt: &Interrupt, bar: &Progress
     })
 }
 
-/// The bar for writing; reading has its own.
+/// Returns the bar for writing; reading has its own.
 pub fn bar_of_pairs() -> Progress {
     Progress::of_items("writing", "pair", Some(0))
 }
 
-/// The library's result, with a signal reported as the cause if there was one.
+/// Returns the library's result, with a signal reported as the cause if there was one.
 pub fn ended<T>(result: splitpoint::Result<T>, bar: &Progress, interrupt: &Interrupt, left: &str) -> Result<T> {
     bar.clear();
     result.map_err(|error| match (error.kind(), interrupt.caught()) {

@@ -72,7 +72,7 @@ fn parse_filter(text: &str) -> std::result::Result<u32, String> {
 }
 
 impl IndexArgs {
-    /// The chosen index; `None` if no option chose one.
+    /// Returns the chosen index; `None` if no option chose one.
     ///
     /// # Errors
     /// An option that belongs to another kind of index than the chosen one.

@@ -124,7 +124,7 @@ impl Update {
         Ok(())
     }
 
-    /// The types that the dictionary records, if any.
+    /// Returns the types that the dictionary records, if any.
     ///
     /// # Errors
     /// Batches of other types.

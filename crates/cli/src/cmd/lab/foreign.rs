@@ -43,7 +43,7 @@ pub fn function(name: &str, place: &str) -> Result<HashFunction> {
     }))
 }
 
-/// The system's message, which libloading hides behind its own.
+/// Returns the system's message, which libloading hides behind its own.
 fn cause(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }

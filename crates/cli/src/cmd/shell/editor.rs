@@ -39,7 +39,7 @@ impl Editor {
         Ok(Self { lines, history })
     }
 
-    /// The next line; `None` after Ctrl-D. Ctrl-C cancels a line.
+    /// Reads the next line; `None` after Ctrl-D. Ctrl-C cancels a line.
     pub fn line(&mut self) -> Result<Option<String>> {
         loop {
             match self.lines.readline("> ") {

@@ -223,7 +223,7 @@ impl<'s> Session<'s> {
         Ok(Next::Command)
     }
 
-    /// The table to change, created if missing.
+    /// Returns the table to change, created if missing.
     fn table(&mut self) -> Result<&Table> {
         let file = self.file.display();
         if self.read_only {
@@ -344,7 +344,7 @@ impl<'s> Session<'s> {
     }
 }
 
-/// The number in the arguments of `list` and `more`.
+/// Returns the number in the arguments of `list` and `more`.
 fn count_in(arguments: &[Vec<u8>]) -> Option<u64> {
     match arguments {
         [] => Some(LISTED),

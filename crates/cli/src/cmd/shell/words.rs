@@ -1,8 +1,8 @@
-//! The words of a command line: separated by spaces, quoted to hold some, with the escapes of TSV.
+//! The words of a command line: separated by spaces, quoted if they contain spaces, with the escapes of TSV.
 
 use crate::escapes;
 
-/// The words of `line`, as bytes.
+/// Splits `line` into words, as bytes.
 ///
 /// # Errors
 /// A quote that is not closed; an unknown escape.
@@ -35,7 +35,7 @@ pub fn split(line: &str) -> Result<Vec<Vec<u8>>, String> {
     words.into_iter().map(|word| unescape(&word)).collect()
 }
 
-/// Besides the escapes of TSV, `\"`, `\'` and `\ ` are the character after the backslash.
+/// In addition to the escapes of TSV, `\"`, `\'` and `\ ` are the character after the backslash.
 fn unescape(word: &[u8]) -> Result<Vec<u8>, String> {
     let mut escapes = Vec::with_capacity(word.len());
     let mut bytes = word.iter().peekable();

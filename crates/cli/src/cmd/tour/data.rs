@@ -5,7 +5,7 @@ pub type PairList = Vec<(Vec<u8>, Vec<u8>)>;
 /// The ENABLE word list, public domain: see data/README.md. Compiled in, so that the tour runs anywhere.
 pub const WORDS: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/data/english-words.txt"));
 
-/// Every word, with its line number as text for a value.
+/// Returns every word, with its line number as text for a value.
 pub fn words() -> PairList {
     numbered(word_slices().into_iter())
 }
@@ -68,7 +68,7 @@ impl RandomPair {
     }
 }
 
-/// The same pairs on every run: splitmix64 from a fixed seed. 16 random bytes do not collide at these counts.
+/// Returns the same pairs on every run: splitmix64 from a fixed seed. 16 random bytes do not collide at these counts.
 pub fn random_pairs(count: usize) -> Vec<RandomPair> {
     let mut state = 1991_u64;
     let mut pair = || {

@@ -37,7 +37,7 @@ pub struct Pace {
     pub put_slowest: f64,
 }
 
-/// The figures of each run, a column each; the medians are taken at the end.
+/// The figures of each run, one column each; the medians are taken at the end.
 #[derive(Default)]
 struct Column {
     put: Vec<f64>,

@@ -13,7 +13,7 @@ pub struct Times {
     pub elapsed: f64,
 }
 
-/// Does `work` and times it.
+/// Runs `work` and times it.
 pub fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Times)> {
     let (user, system) = processor_times()?;
     let start = Instant::now();
@@ -39,7 +39,7 @@ impl Samples {
         self.0.push(times);
     }
 
-    /// The median of each kind of time separately.
+    /// Returns the median of each kind of time separately.
     pub fn median(&self) -> Times {
         let median_of = |field: fn(&Times) -> f64| median(self.0.iter().map(field).collect());
         Times {
@@ -49,14 +49,14 @@ impl Samples {
         }
     }
 
-    /// Fastest and slowest run, by elapsed time.
+    /// Returns the fastest and slowest run, by elapsed time.
     pub fn spread(&self) -> (f64, f64) {
         let elapsed = self.0.iter().map(|times| times.elapsed);
         (elapsed.clone().fold(f64::INFINITY, f64::min), elapsed.fold(0.0, f64::max))
     }
 }
 
-/// The middle value, the mean of the middle two for an even number, 0 for none.
+/// Returns the middle value, the mean of the middle two for an even number, 0 for none.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     match values.len() {

@@ -65,7 +65,7 @@ impl Tour {
         report.end()
     }
 
-    /// The parts of the tour, each reported as soon as it is done.
+    /// Runs the parts of the tour, and reports each as soon as it is done.
     fn walk(&self, bench: &Bench<'_>, report: &mut Report) -> Result<()> {
         let words = data::words();
         let on_disk = bench.on_disk(&words, TableOptions::new)?;
@@ -93,7 +93,7 @@ impl Tour {
     }
 }
 
-/// A key with two different answers, or none.
+/// The failure for a key with two different answers, or none.
 fn wrong_answer(what: &str, key: &[u8]) -> Failure {
     let key = crate::escapes::quoted(key);
     Failure::no(format_args!("wrong answer: {what} for the key {key}. This is a bug in splitpoint; please report it"))

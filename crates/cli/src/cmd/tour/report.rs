@@ -41,7 +41,7 @@ impl Report {
         Ok(report)
     }
 
-    /// The JSON object, if JSON was requested.
+    /// Prints the JSON object if JSON was requested, else flushes the text.
     pub fn end(mut self) -> Result<()> {
         match self.json.take() {
             Some(facts) => self.out.json(&Value::Object(facts)),
@@ -136,7 +136,7 @@ impl Report {
         self.figure(&figure, accounts, on_disk, memory)
     }
 
-    /// A comparison of 1991 on the left with this machine on the right.
+    /// Prints a comparison of 1991 on the left with this machine on the right.
     fn figure(&mut self, figure: &Figure, pairs: &PairList, on_disk: &OnDisk, memory: &InMemory) -> Result<()> {
         let clock = match figure.clock {
             Clock::Elapsed => "elapsed time",

@@ -153,7 +153,7 @@ impl Bench<'_> {
         Ok(times)
     }
 
-    /// Not timed: a scan returns every pair once, as it was put.
+    /// Checks, untimed, that a scan returns every pair once, as it was put.
     fn scan_is_exact(&self, table: &Table, pairs: &PairList) -> Result<()> {
         let mut expected: HashMap<&[u8], &[u8]> = pairs.iter().map(|(key, value)| (&key[..], &value[..])).collect();
         let mut scan = table.scan();
@@ -166,7 +166,7 @@ impl Bench<'_> {
         expect_total("pairs that a scan left out", expected.len() as u64, 0)
     }
 
-    /// The paper's create/read test: enter all, look up all, destroy.
+    /// Runs the paper's create/read test: enter all, look up all, destroy.
     pub fn in_memory(&self, pairs: &PairList, options: fn() -> TableOptions) -> Result<InMemory> {
         let mut both = InMemory { table: Samples::default(), std_map: Samples::default() };
         for _ in 0..self.runs {
@@ -192,7 +192,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The same work with the map: keys and values are copied in, values are copied out.
+    /// Does the same work with the map: keys and values are copied in, values are copied out.
     fn std_map(&self, pairs: &PairList) -> Result<()> {
         let mut map = HashMap::new();
         for (key, value) in pairs {

@@ -215,14 +215,14 @@ impl Binary<'_> {
     }
 
     fn refuse(&self, out: &mut Vec<u8>, status: Status) {
-        // Absent keys of many gets are told apart by the key, if it was asked for.
+        // The key, if the client asked for it, tells which of many gets missed.
         if self.with_key && status == Status::NotFound {
             return self.answer(out, status, 0, b"", self.key, b"");
         }
         self.answer(out, status, 0, b"", b"", status.text().as_bytes());
     }
 
-    /// Bytes of extras as a number.
+    /// Reads bytes of the extras as a number.
     fn number<const N: usize>(&self, at: usize) -> [u8; N] {
         self.extras[at..].first_chunk().copied().unwrap_or([0; N])
     }
@@ -403,7 +403,7 @@ impl MemcachedSession {
         Ok(Ok(()))
     }
 
-    /// A get with shared entry; `None` if the key has no CAS number yet.
+    /// Executes a get with shared entry; `None` if the key has no CAS number yet.
     fn get_shared(
         &mut self,
         batch: &mut Batch<'_>,
@@ -432,7 +432,7 @@ impl MemcachedSession {
         Ok(Some(if hit { Ok(()) } else { Err(Status::NotFound) }))
     }
 
-    /// A get that gives the key a CAS number or a new expiry time.
+    /// Executes a get that sets the key's CAS number or expiry time.
     fn get_alone(
         &mut self,
         alone: &mut Exclusive<'_>,

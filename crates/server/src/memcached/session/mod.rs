@@ -58,7 +58,7 @@ pub struct MemcachedSession {
     client: Arc<Client>,
     figures: Arc<Figures>,
     authenticated: bool,
-    /// The version of the users, and whether `default` might do everything.
+    /// The version of the users, and whether `default` was then allowed everything.
     permitted: Option<(u64, bool)>,
     /// Bytes of a refused value that must still be skipped.
     swallow: usize,
@@ -94,7 +94,7 @@ impl Pause {
 impl Session for MemcachedSession {
     fn execute(&mut self, input: &[u8], out: &mut Vec<u8>, patience: Patience) -> (usize, Flow) {
         let server = self.server.clone();
-        // As many keys as they could be reads of the disk.
+        // Bounds the number of keys, since each may read the disk.
         const FEW_BYTES: usize = 2048;
         let waits = match server.space.disk_waits(0) {
             _ if patience == Patience::MayWait => false,
@@ -193,7 +193,7 @@ impl<'k> Batch<'k> {
 }
 
 impl MemcachedSession {
-    /// A session for a client that has just connected.
+    /// Creates a session for a client that has just connected.
     pub fn new(server: Arc<Server>, client: Arc<Client>, figures: Arc<Figures>) -> MemcachedSession {
         let authenticated = !server.settings.needs_password();
         MemcachedSession {
@@ -399,7 +399,7 @@ impl MemcachedSession {
         Some(whole.strip_suffix(b"\r\n").map_or(Data::Bad(len + 2), Data::Is))
     }
 
-    /// Until a client has given the password, the only request it may make is to give it: `set KEY 0 0 LENGTH` with the
+    /// Before a client has given the password, it may only send the password: `set KEY 0 0 LENGTH` with the
     /// value `USER PASSWORD`. Returns the length of the value.
     fn authenticate(&mut self, line: &[u8], rest: &[u8], out: &mut Vec<u8>) -> std::result::Result<usize, Flow> {
         const TOKEN_BYTES_MAX: usize = 2048;
@@ -463,8 +463,8 @@ impl MemcachedSession {
         Ok(())
     }
 
-    /// Makes a change of one key under the latch of its bucket; one that cannot be made so with exclusive entry, once
-    /// there is as much room as it needs, if any.
+    /// Changes one key under the latch of its bucket. If that is impossible, uses exclusive entry, once there
+    /// is as much room as the change needs, if any.
     fn edit(
         &mut self,
         batch: &mut Batch<'_>,

@@ -153,7 +153,7 @@ impl MemcachedSession {
         Ok(self.end_gets(run, found, hits, done, before, out))
     }
 
-    /// gets: gives CAS numbers to the keys that are present and have none, with exclusive entry if it must.
+    /// gets: assigns CAS numbers to present keys that have none, with exclusive entry if it must.
     fn flush_gets_with_cas(
         &mut self,
         batch: &mut Batch<'_>,
@@ -278,7 +278,7 @@ impl MemcachedSession {
                 let counted = run.metas[..done].iter().filter(|meta| !meta.no_update);
                 counted.for_each(|meta| self.note_use(&meta.key, true));
             }
-            // One of them changes something: it gives a CAS number, creates a key, or tells a client to renew a value.
+            // One of them changes something: it assigns a CAS number, creates a key, or asks a client to renew a value.
             Ok(false) => {
                 out.truncate(before);
                 let alone = batch.alone().ok_or(Pause::to_wait(run.start))?;
@@ -344,7 +344,7 @@ impl MemcachedSession {
     }
 }
 
-/// Gives a CAS number to those of the keys that are present and have none.
+/// Assigns a CAS number to each key that is present and has none.
 fn give_numbers(alone: &mut Exclusive<'_>, keys: &[&[u8]]) -> Result<()> {
     // This loads their pages into the cache together.
     alone.get_records(DATABASE, keys, |_, _| {})?;

@@ -121,7 +121,7 @@ impl Request {
     fn reads_little(&self) -> bool {
         const ARGS_MAX: usize = 64;
         let Some(spec) = self.spec else { return true };
-        // With a count these are as long as the client likes.
+        // With a count, the client chooses how much these read.
         let pops = matches!(spec.id, Id::LPop | Id::RPop | Id::SPop | Id::ZPopMin | Id::ZPopMax) && self.count > 2
             || spec.id == Id::XAutoClaim;
         self.count <= ARGS_MAX && !pops && (spec.flags.has(Flags::FAST) || self.run_keys().is_some())
@@ -215,7 +215,7 @@ fn end_of(ending: &Ending) -> usize {
 }
 
 impl RespSession {
-    /// A session for a client that has just connected.
+    /// Creates a session for a client that has just connected.
     pub fn new(server: Arc<Server>, client: Arc<Client>, figures: Arc<Figures>) -> RespSession {
         RespSession {
             state: SessionState::new(server, client, figures),
@@ -233,7 +233,7 @@ impl RespSession {
         self.state.server.clone()
     }
 
-    /// The session of a client that connected by TLS.
+    /// Marks this as the session of a client that connected by TLS.
     pub fn over_tls(mut self) -> RespSession {
         self.state.is_tls = true;
         self
@@ -273,7 +273,7 @@ impl RespSession {
     fn push_request(&mut self, request: &[u8], start: usize, first: usize, words: bool) {
         let request = if words { &self.parser.words } else { request };
         let name = self.args[first].bytes(request);
-        // Often that of the request before.
+        // Often the command of the request before.
         let spec = match self.requests.last().and_then(|last| last.spec) {
             Some(spec) if spec.name.as_bytes().eq_ignore_ascii_case(name) => Some(spec),
             _ => Names::get().find(name),
@@ -293,7 +293,7 @@ impl RespSession {
             return None;
         }
         let server = self.state.server.clone();
-        // What ends a script does not wait for a thread: all of them could wait for the script.
+        // Commands that end a script do not wait for a thread: all threads could be waiting for the script.
         let ends_script =
             |request: &Request| request.spec.is_some_and(|spec| matches!(spec.id, Id::Script | Id::Shutdown));
         let may_read = match server.space.disk_waits(self.state.database) {
@@ -539,7 +539,7 @@ impl RespSession {
         shared: &mut Option<Shared<'k>>,
     ) -> Step {
         let before = out.len();
-        // Where what CLIENT REPLY suppresses begins.
+        // The beginning of what CLIENT REPLY suppresses.
         let mut unwanted = before;
         if let Err(refusal) = self.admit(spec, &args) {
             self.refuse_known(spec.id, out, refusal);
@@ -547,7 +547,7 @@ impl RespSession {
             if self.refuse_busy(spec.id, out) {
                 return Step::Done;
             }
-            // What is queued takes memory too.
+            // Queued commands take memory, too.
             let mut room = Ok(());
             if server.space.is_pressed() {
                 *shared = None;
@@ -647,7 +647,7 @@ impl RespSession {
         }
     }
 
-    /// Refuses a request because a script has run for long. `false` if that is not so.
+    /// Refuses a request because a script has run for long. `false` if none has.
     #[cold]
     fn refuse_busy(&mut self, id: Id, out: &mut Vec<u8>) -> bool {
         let is_busy = self.state.server.scripts.is_busy();

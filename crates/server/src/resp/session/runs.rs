@@ -28,7 +28,7 @@ impl RespSession {
         out: &mut Vec<u8>,
     ) -> Option<usize> {
         let mut keys: [&[u8]; MOST] = [&[]; MOST];
-        // At the index of each request's first key, its number of keys; else 0.
+        // `firsts[i]`: the key count of the request that begins at key i, else 0.
         let mut firsts = [0u8; MOST];
         let (mut key_count, mut count) = (0, 0);
         for args in args {
@@ -135,7 +135,7 @@ impl RespSession {
         Some(done)
     }
 
-    /// Publishes which of these keys are absent, if somebody wants to know.
+    /// Publishes which of these keys are absent, if any client wants to know.
     #[inline(never)]
     fn publish_misses(&self, shared: &Shared<'_>, keys: &[&[u8]]) {
         let (notices, database) = (&self.state.server.notices, self.state.database);
@@ -278,8 +278,8 @@ impl RespSession {
         self.end_run(outcome.map(|()| true), done, count, before, out)
     }
 
-    /// Answers edits that store values whatever the keys have, with exclusive entry; `None` if there are others, or if
-    /// each must be reported by itself.
+    /// Answers edits that store values unconditionally, with exclusive entry; `None` if there are others, or
+    /// if each must be reported separately.
     pub(super) fn store_run_alone<'a>(
         &mut self,
         alone: &mut Exclusive<'_>,
@@ -476,7 +476,7 @@ impl RespSession {
     }
 }
 
-/// What to store, if all plans store whatever the keys have; at least one.
+/// What to store, if all plans, at least one, store unconditionally.
 type Stores<'a> = ([(&'a [u8], &'a [u8]); RUN_MAX], [Attributes; RUN_MAX]);
 
 fn stores_of<'a>(keys: &[&'a [u8]], plans: &[Option<Plan<'a>>]) -> Option<Stores<'a>> {

@@ -31,7 +31,7 @@ fn options(prefix: &Path, duplicates: Duplicates) -> Plan {
     }
 }
 
-/// The expected result: sorted by position and key, one record per key.
+/// Returns the expected result: sorted by position and key, one record per key.
 fn plain(given: &Given, hash: &HashFunction, duplicates: Duplicates) -> Out {
     let mut all: Vec<_> =
         given.iter().map(|(key, value)| (linear::Position::of(hash.hash(key)).0, key.clone(), value.clone())).collect();
@@ -124,7 +124,7 @@ fn fixed(count: u64) -> Given {
     (0..count).map(|i| (key(i), Some(i.to_le_bytes().to_vec()))).collect()
 }
 
-/// Any lengths, some long; one key in four is repeated; one record in eight is a deletion.
+/// Returns records of any length, some long; one key in four is repeated; one record in eight is a deletion.
 fn varied(seed: u64, count: usize) -> Given {
     let mut random = Random::new(&[seed]);
     let mut record = || {
@@ -154,7 +154,7 @@ fn records_of_any_lengths_come_out_in_hash_order() {
     }
 }
 
-/// Records that stay in their blocks; one key in four is repeated.
+/// Returns records that stay in their blocks; one key in four is repeated.
 fn long(count: usize) -> Given {
     let mut random = Random::new(&[9]);
     let mut record = || {
@@ -336,7 +336,7 @@ fn a_hash_function_that_changes_its_mind_is_an_error() {
     assert_eq!(error.kind(), ErrorKind::WrongHash);
 }
 
-/// A sort on `storage` that can be resumed, with a checkpoint every 50 kB.
+/// Starts a sort on `storage` that can be resumed, with a checkpoint every 50 kB.
 fn resumable(storage: Arc<dyn Storage>, prefix: &Path, id: u64) -> Result<Sorters> {
     let options = Plan { storage, resume: Some(id), ..options(prefix, Duplicates::Error) };
     let mut sorters = Sorters::new(vec![options])?;
@@ -349,7 +349,7 @@ fn finish(sorters: Sorters) -> Result<Sorted> {
     sorters.finish()?.pop().unwrap().finish()
 }
 
-/// Pushes what is not saved yet, up to `end`.
+/// Pushes the records that are not saved yet, up to `end`.
 fn push_rest(sorters: &mut Sorters, given: &Given, end: usize) -> Result<()> {
     let from = sorters.resumed_records() as usize;
     for (i, (key, value)) in given.iter().enumerate().take(end).skip(from) {
@@ -544,7 +544,7 @@ fn a_sort_that_saved_nothing_leaves_nothing() {
     let hash = HashFunction::user("one", |_| 0);
     let options = options(&directory.path().join("o"), Duplicates::Last);
     let mut sorter = Sorter::new(Plan { hash, resume: Some(0), ..options }).unwrap();
-    // Few enough to stay in memory, but too many of one position to be sorted there.
+    // Few enough to stay in memory, but too many at one position to be sorted there.
     push_all(&mut sorter, &fixed(2000));
     let mut sorted = sorter.finish().unwrap();
     sorted.next_run().unwrap();
@@ -668,7 +668,7 @@ fn memory_stays_bounded() {
     }
 }
 
-/// The sorts of a build of three files on `storage`, with a checkpoint every 60 kB.
+/// Creates the sorts of a build of three files on `storage`, with a checkpoint every 60 kB.
 fn three(storage: Arc<dyn Storage>) -> Result<Sorters> {
     let plan = |name: &str| {
         let options = options(&Path::new("/d").join(name), Duplicates::Last);
@@ -682,7 +682,7 @@ fn three(storage: Arc<dyn Storage>) -> Result<Sorters> {
 #[test]
 fn sorts_whose_checkpoints_differ_continue_from_one_that_all_have() {
     let given = fixed(20_000);
-    // Two have many records, one none.
+    // Two of the sorts have many records, the third has none.
     let push = |sorters: &mut Sorters| -> Result<()> {
         let from = sorters.resumed_records() as usize;
         let push = |(i, (key, value)): (usize, &(Vec<u8>, Option<Vec<u8>>))| {

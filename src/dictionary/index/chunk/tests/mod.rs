@@ -19,7 +19,7 @@ fn mixed(i: u64) -> u64 {
     z ^ z >> 31
 }
 
-/// The chunks of sorted positions.
+/// Returns the chunks of sorted positions.
 fn chunks_of<'a>(options: &ChunkOptions, positions: &'a [u64]) -> Vec<&'a [u64]> {
     let whole = positions.chunks_exact(options.chunk_keys as usize);
     let mut rest = whole.remainder();
@@ -28,7 +28,7 @@ fn chunks_of<'a>(options: &ChunkOptions, positions: &'a [u64]) -> Vec<&'a [u64]>
     whole.chain(parts).collect()
 }
 
-/// The section of sorted positions, and the position at each rank.
+/// Returns the section of sorted positions, and the position at each rank.
 fn built(options: &ChunkOptions, positions: &[u64]) -> (Vec<u64>, Vec<u64>) {
     let (mut builder, mut order, mut placed) = (Builder::new(options), Vec::new(), Vec::new());
     for chunk in chunks_of(options, positions) {
@@ -107,7 +107,7 @@ fn bits_and_escapes_are_few() {
     }
 }
 
-/// Sorted positions in every pattern that a poor hash function may produce.
+/// Returns sorted positions in every pattern that a poor hash function may produce.
 fn skewed(count: u64) -> Vec<(&'static str, Vec<u64>)> {
     type Pattern = (&'static str, fn(u64) -> u64);
     let patterns: [Pattern; 8] = [
@@ -202,7 +202,7 @@ fn wide_instructions_change_nothing() {
     }
 }
 
-/// A checksum over words, for results that must not change.
+/// Computes a checksum over words, for results that must not change.
 fn digest(words: &[u64]) -> u64 {
     words.iter().fold(words.len() as u64, |digest, word| mixed(digest ^ word))
 }

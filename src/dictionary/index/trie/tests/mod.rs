@@ -83,7 +83,7 @@ impl<'a> Reference<'a> {
         HEADER_WORDS as u64 + superblocks * (2 + (1 << self.superblock_bits()) / 2)
     }
 
-    /// Bits and ranks at the end of a bucket, or at the start of bucket 0.
+    /// Returns the bits and ranks at the end of a bucket, or at the start of bucket 0.
     fn end_of(&self, bucket: Option<u64>) -> (u64, u64) {
         let Some(bucket) = bucket else { return (0, 0) };
         let (superblock, i) = (bucket >> self.superblock_bits(), bucket & ((1 << self.superblock_bits()) - 1));
@@ -112,7 +112,7 @@ impl<'a> Reference<'a> {
         ranks
     }
 
-    /// Bytes of a record and of a block; in ranks if blocks are not in bytes.
+    /// Returns the sizes of a record and of a block in bytes; in ranks if blocks are not in bytes.
     fn block(&self) -> (u64, u64) {
         match self.words[3] >> 32 {
             0 if self.words[7] == 0 => (1, 1),
@@ -154,7 +154,7 @@ impl<'a> Reference<'a> {
         }
     }
 
-    /// The code at the root, and the pointer after it, which is ignored.
+    /// Reads the code at the root, and skips the pointer after it.
     fn left(&mut self, size: u64) -> u64 {
         let left = self.symbol(size);
         let (skip_min, (record, block)) = (self.words[3] & 0xffff_ffff, self.block());
@@ -224,7 +224,7 @@ fn check(options: &TrieOptions, positions: &[u64], absent: &[u64]) {
     );
 }
 
-/// Options that together use every feature of the format.
+/// Returns options that together use every feature of the format.
 fn many_options() -> Vec<TrieOptions> {
     let mut all = Vec::new();
     for (bucket_keys, huffman_max) in [(16, 2), (32, 3), (64, 16), (128, 8), (256, 64), (512, 256), (4096, 100)] {
@@ -295,7 +295,7 @@ fn all_options_find_all_keys() {
     }
 }
 
-/// Positions as a poor hash function produces them.
+/// Returns positions as a poor hash function produces them.
 fn skewed() -> Vec<Vec<u64>> {
     let mut random = Random::from_seed(3);
     let mut sets = vec![
@@ -504,7 +504,7 @@ fn a_trie_has_the_expected_size_of_figure_3() {
     assert!((64..=512).all(|size| (2.25..2.45).contains(&per_key(size))));
 }
 
-/// The probability of each number of keys on the left, out of `size`.
+/// Returns the probability of each number of keys on the left, out of `size`.
 fn binomial_row(size: usize) -> Vec<f64> {
     let mut row = vec![1.0];
     for _ in 0..size {

@@ -17,7 +17,7 @@ const BUCKETS_MIN: f64 = 10.0;
 const SIGMAS: f64 = 3.0;
 const CHANCE: &str = "by chance";
 
-/// The page of a report; `what` describes the keys.
+/// Returns the page of a report; `what` describes the keys.
 pub fn of(what: &str, report: &Report) -> String {
     let mut page = Page::new("splitpoint lab hash", "Hash functions on your keys", &keys_line(what, report));
     answer(&mut page, report);
@@ -57,7 +57,7 @@ pub fn of(what: &str, report: &Report) -> String {
     page.finish()
 }
 
-/// The plots as files: names and contents.
+/// Returns the plots as files: names and contents.
 pub fn plots(report: &Report) -> Vec<(String, String)> {
     let mut plots =
         vec![("histogram.svg".to_owned(), histogram(report).svg()), ("load.svg".to_owned(), by_load(report).svg())];
@@ -107,7 +107,7 @@ fn answer(page: &mut Page, report: &Report) {
     page.answer(&verdict, &tiles.unwrap_or_default(), std::slice::from_ref(&report.advice.text));
 }
 
-/// A sentence if most functions cost the same.
+/// Returns a sentence if most functions cost the same.
 fn equals(report: &Report) -> String {
     let far = |function: &&FunctionReport| (function.level().excess() - 1.0).abs();
     let (near, others): (Vec<_>, Vec<_>) = report.functions.iter().partition(|function| far(function) <= 0.02);
@@ -207,8 +207,8 @@ fn each_function(report: &Report, points: impl Fn(&FunctionReport) -> Vec<(f64, 
     functions.map(|(color, function)| Line::new(function.function.name(), color, points(function))).collect()
 }
 
-/// The sizes with a point of their own, and the number of buckets that uniform random placement has of the last one and
-/// larger ones.
+/// Returns the sizes with a point of their own, and the number of buckets that uniform random placement has of the last
+/// one and larger ones.
 fn sizes(level: &Level) -> (u64, f64) {
     let beyond = |size: u64| level.buckets as f64 - (0..size).map(|size| level.expected_buckets(size)).sum::<f64>();
     let last = (0..SIZES_MAX).rev().find(|size| beyond(*size) >= BUCKETS_MIN).unwrap_or(1);

@@ -286,7 +286,7 @@ pub fn p_value(p: f64) -> String {
     }
 }
 
-/// The rows of a histogram: size or sizes, buckets, objects, cumulative percent, buckets in the random model.
+/// Returns the rows of a histogram: size or sizes, buckets, objects, cumulative percent, buckets in the random model.
 fn rows(level: &Level) -> Vec<(String, u64, u64, f64, f64)> {
     let mut rows = Vec::new();
     for size in 0..ROWS_MAX {
@@ -356,8 +356,8 @@ fn layouts(level: &Level) -> Vec<String> {
     lines
 }
 
-/// The report as JSON. Keys are escaped as in TSV; `seed` is a string, because many JSON readers keep fewer than 64
-/// bits.
+/// Returns the report as JSON. Keys are escaped as in TSV; `seed` is a string, because many JSON readers keep fewer
+/// than 64 bits.
 fn as_json(what: &str, seed: u64, report: &Report) -> Value {
     let survey = &report.survey;
     let (duplicates, estimated) = match survey.duplicates {

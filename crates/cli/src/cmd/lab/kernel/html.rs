@@ -12,7 +12,7 @@ use splitpoint_lab::kernel::study::{Measured, Shape};
 /// The bucket sizes with a point of their own in a histogram; larger ones share the last point.
 const SIZES: usize = 16;
 
-/// The page of the report.
+/// Returns the page of the report.
 pub fn of(report: &Report) -> String {
     let mut page = Page::new("splitpoint lab kernel", "Hash tables of Linux 2.2.5", &report.about.join("; "));
     answer(&mut page, report);
@@ -153,7 +153,7 @@ fn largest(measured: &Measured) -> usize {
     measured.shapes.iter().map(Shape::largest).max().unwrap_or(0)
 }
 
-/// The ends of the scale of all loads of an experiment, so that they can be compared.
+/// Returns the ends of the scale of all loads of an experiment, so that they can be compared.
 fn ends(experiment: &Experiment, columns: &[Column]) -> (f64, f64) {
     let figures = columns.iter().flat_map(|column| {
         let reference = column.measured[0].lookups_per_second;
@@ -195,7 +195,7 @@ fn histogram(HistogramReport { histogram, scripts, shape }: &HistogramReport) ->
     }
 }
 
-/// The figures above each histogram of the paper.
+/// Returns the figures above each histogram of the paper.
 fn facts(histograms: &[HistogramReport]) -> Table {
     let names = [
         "histogram",

@@ -223,7 +223,7 @@ impl Kernel {
         self.trace.is_some() || self.strace.is_some()
     }
 
-    /// The numbers of scripts: the user's, else the paper's; 0 for a recorded trace.
+    /// Returns the numbers of scripts: the user's, else the paper's; 0 for a recorded trace.
     fn scripts(&self, load: Load, paper: &[usize]) -> Vec<usize> {
         if self.is_recorded() && load == Load::Files {
             vec![0]
@@ -357,7 +357,7 @@ impl Study<'_> {
         Ok(measured)
     }
 
-    /// The operations of a load with each pruning.
+    /// Returns the operations of a load with each pruning.
     fn load(&mut self, load: Load, scripts: usize, memory: usize, prunings: &[Pruning]) -> Result<Loaded> {
         let same = |loaded: &Loaded| (loaded.load, loaded.scripts, loaded.memory) == (load, scripts, memory);
         let streams = HashMap::new();

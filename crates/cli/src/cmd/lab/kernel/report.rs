@@ -12,7 +12,7 @@ use splitpoint_lab::kernel::verdict::Verdict;
 /// The bucket sizes with a row of their own in a histogram; larger buckets share the last row.
 const SIZES: usize = 16;
 
-/// A percentage of the reference; `None` if that is 0.
+/// Returns a percentage of the reference; `None` if that is 0.
 pub fn relative(of: f64, reference: f64) -> Option<f64> {
     (reference > 0.0).then(|| 100.0 * of / reference)
 }
@@ -61,7 +61,7 @@ pub fn buckets_of(kernel: &Kernel) -> String {
     }
 }
 
-/// Objects compared for each lookup; a dash for none.
+/// Formats the objects compared for each lookup; a dash for none.
 pub fn per(compared: u64, lookups: u64) -> String {
     if lookups == 0 { "-".to_owned() } else { format!("{:.2}", compared as f64 / lookups as f64) }
 }
@@ -79,7 +79,7 @@ pub fn lines(report: &Report) -> Vec<String> {
     lines
 }
 
-/// The answer: one line for each table and histogram.
+/// Returns the answer: one line for each table and histogram.
 pub fn answer(report: &Report) -> Vec<String> {
     let tables = report
         .tables
@@ -119,7 +119,7 @@ fn table_answer(table: &TableReport) -> String {
     })
 }
 
-/// The share of objects in long buckets, in percent.
+/// Returns the share of objects in long buckets, in percent.
 pub fn long_share(shape: &Shape) -> f64 {
     100.0 * shape.objects_above(SIZES - 1) as f64 / shape.objects().max(1) as f64
 }
@@ -129,7 +129,7 @@ pub fn paper_long_share(paper: &PaperHistogram) -> f64 {
     100.0 * paper.objects.saturating_sub(short) as f64 / paper.objects.max(1) as f64
 }
 
-/// The table as text, one part for each load.
+/// Returns the table as text, one part for each load.
 fn table(table: &TableReport) -> Vec<String> {
     let experiment = &table.experiment;
     let mut lines = vec![String::new(), format!("Table {}: {}", experiment.number, experiment.title)];
@@ -229,7 +229,7 @@ pub fn hash_ns(measured: &Measured) -> Option<f64> {
     (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
 }
 
-/// The costs of pruning in other caches.
+/// Returns the costs of pruning in other caches.
 pub fn charges(experiment: &Experiment, column: &Column) -> Vec<String> {
     let kernels = experiment.kernels.iter().zip(&column.measured).filter(|(_, measured)| !measured.charges.is_empty());
     kernels.map(|(kernel, measured)| charges_of(kernel, measured)).collect()
@@ -247,7 +247,7 @@ fn charges_of(kernel: &Kernel, measured: &Measured) -> String {
     }
 }
 
-/// The verdict in words.
+/// Returns the verdict in words.
 pub fn verdict(experiment: &Experiment, column: &Column) -> String {
     let Some(verdict) = &column.verdict else {
         return match experiment.number <= PAPER_TABLES {
@@ -278,7 +278,7 @@ pub fn verdict(experiment: &Experiment, column: &Column) -> String {
     text
 }
 
-/// The histogram in the layout of the paper, ours and the paper's side by side.
+/// Returns the histogram in the layout of the paper, ours and the paper's side by side.
 fn histogram(report: &HistogramReport) -> Vec<String> {
     let HistogramReport { histogram, scripts, shape } = report;
     let paper = &histogram.paper;
@@ -326,7 +326,7 @@ fn histogram(report: &HistogramReport) -> Vec<String> {
     lines
 }
 
-/// For each size: our buckets and objects, the paper's buckets and objects.
+/// Returns for each size: our buckets and objects, the paper's buckets and objects.
 pub fn rows(shape: &Shape, paper: &PaperHistogram) -> impl Iterator<Item = (usize, u64, u64, u64, u64)> {
     (0..=SIZES).map(move |size| {
         let buckets_of = |size: usize| shape.sizes.get(&size).copied().unwrap_or(0);
@@ -346,7 +346,7 @@ pub fn rows(shape: &Shape, paper: &PaperHistogram) -> impl Iterator<Item = (usiz
     })
 }
 
-/// The report as JSON. `seed` is a string, because many JSON readers keep fewer than 64 bits.
+/// Returns the report as JSON. `seed` is a string, because many JSON readers keep fewer than 64 bits.
 pub fn as_json(report: &Report) -> Value {
     json!({
         "about": report.about,

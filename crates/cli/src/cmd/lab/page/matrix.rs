@@ -13,7 +13,7 @@ const CELL: usize = 4;
 const SHADES: i32 = 6;
 
 impl Matrix {
-    /// The matrix alone, on the color of the page.
+    /// Draws the matrix alone, on the color of the page.
     pub fn svg(&self) -> String {
         let (width, height) = self.size();
         let label = escaped(&format!("{}: {}", self.title, self.below));
@@ -24,7 +24,7 @@ impl Matrix {
         )
     }
 
-    /// A file of its own: with title, on white.
+    /// Draws a file of its own: with title, on white.
     pub fn file(&self) -> String {
         let (width, height) = self.size();
         let full = width.max(256);
@@ -57,7 +57,7 @@ impl Matrix {
         ((self.columns.len() * CELL).max(1), (self.rows() * CELL).max(1))
     }
 
-    /// Adjacent cells of one shade in a column are one rectangle; those at a half are none.
+    /// Draws adjacent cells of one shade in a column as one rectangle; cells at a half are not drawn.
     fn cells(&self) -> String {
         let rows = self.rows();
         let mut svg = String::new();
@@ -81,7 +81,7 @@ impl Matrix {
     }
 }
 
-/// The shades from 0 to 1, as a legend.
+/// Draws the shades from 0 to 1, as a legend.
 pub fn legend() -> String {
     let rects: String = (-SHADES..=SHADES)
         .filter(|shade| *shade != 0)

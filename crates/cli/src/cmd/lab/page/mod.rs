@@ -33,8 +33,8 @@ const UPLOT_LICENSE: &str = include_str!("assets/uPlot.LICENSE");
 const SCRIPT: &str = include_str!("assets/page.js");
 const STYLE: &str = include_str!("assets/page.css");
 
-/// Writes a page to `path`, in a folder that is made if it is missing. New ones get `permissions`: a page shows keys,
-/// so it is as private as their source.
+/// Writes a page to `path` and creates its folder if missing. What it creates gets `permissions`: a page shows keys, so
+/// it is as private as their source.
 pub fn write(path: &Path, page: &str, permissions: u32) -> Result<()> {
     let write = || {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
@@ -85,7 +85,7 @@ impl Page {
         Page { html, plots: Vec::new(), legends: 0 }
     }
 
-    /// The answer: a sentence, figures, and text, of which each paragraph is a line.
+    /// Adds the answer: a sentence, figures, and text with one paragraph per string.
     pub fn answer(&mut self, verdict: &str, tiles: &[Tile], text: &[String]) {
         self.add(&format!(
             "<section class=\"answer\" aria-label=\"Answer\"><p class=\"verdict\">{}</p>\n",
@@ -122,7 +122,7 @@ impl Page {
         self.add(&table.html());
     }
 
-    /// A plot of full width with a legend. Leaves out an empty plot.
+    /// Adds a plot of full width with a legend. Leaves out an empty plot.
     pub fn lines(&mut self, lines: &Lines) {
         if lines.is_empty() {
             return;
@@ -132,7 +132,7 @@ impl Page {
         self.figure(lines, &keys, None, &lines.svg(), &places);
     }
 
-    /// Small plots in a grid, with one legend and one pointer. Leaves out plots without points, or with zeros only.
+    /// Adds small plots in a grid, with one legend and pointer. Leaves out plots without points, or with zeros only.
     pub fn grid_of_lines(&mut self, plots: &[Lines]) {
         let keys = self.legend();
         self.add(&format!("<div class=\"keys shared\" data-keys=\"{keys}\"></div>\n<div class=\"grid of-two\">\n"));
@@ -142,14 +142,14 @@ impl Page {
         self.add("</div>\n");
     }
 
-    /// Heat maps, each as wide as the page.
+    /// Adds heat maps, each as wide as the page.
     pub fn heat_maps(&mut self, maps: &[HeatMap]) {
         self.add("<div class=\"grid of-two\">\n");
         maps.iter().for_each(|map| self.add(&map.html()));
         self.add("</div>\n");
     }
 
-    /// Matrices in a grid, with a legend.
+    /// Adds matrices in a grid, with a legend.
     pub fn matrices(&mut self, matrices: &[Matrix]) {
         self.add(&matrix::legend());
         self.add("<div class=\"grid\">\n");
@@ -163,18 +163,18 @@ impl Page {
         self.add("</div>\n");
     }
 
-    /// A bulleted list.
+    /// Adds a bulleted list.
     pub fn list(&mut self, items: &[String]) {
         let items: String = items.iter().map(|item| format!("<li>{}</li>\n", escaped(item))).collect();
         self.add(&format!("<ul>\n{items}</ul>\n"));
     }
 
-    /// A line of code.
+    /// Adds a line of code.
     pub fn code(&mut self, line: &str) {
         self.add(&format!("<pre class=\"code card\"><code>{}</code></pre>\n", escaped(line)));
     }
 
-    /// Lines of text that unfold below a summary.
+    /// Adds lines of text that unfold below a summary.
     pub fn details(&mut self, summary: &str, lines: &[String]) {
         let lines: Vec<_> = lines.iter().map(|line| escaped(line)).collect();
         self.add(&format!(
@@ -184,7 +184,7 @@ impl Page {
         ));
     }
 
-    /// HTML that a caller made of constants.
+    /// Adds constant HTML of the caller.
     pub fn constant(&mut self, html: &'static str) {
         self.add(html);
     }
@@ -253,7 +253,7 @@ fn uplot_style() -> String {
     format!("/* Of uPlot; its licence is with the script. */\n{UPLOT_STYLE}")
 }
 
-/// The hashes by which a policy allows exactly these texts.
+/// Returns the hashes by which a policy allows exactly these texts.
 fn sources(texts: &[&str]) -> String {
     texts.iter().map(|text| format!(" 'sha256-{}'", STANDARD.encode(digest(&SHA256, text.as_bytes())))).collect()
 }

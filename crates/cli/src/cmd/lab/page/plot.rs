@@ -47,12 +47,12 @@ pub struct Line {
 }
 
 impl Line {
-    /// A solid line; `color` is an index into [`COLORS`], modulo its length.
+    /// Creates a solid line; `color` is an index into [`COLORS`], modulo its length.
     pub fn new(name: &str, color: usize, points: Vec<(f64, f64)>) -> Self {
         Line { name: name.to_owned(), color: Some(color % COLORS.len()), is_off: false, points }
     }
 
-    /// A dashed line of expected values.
+    /// Creates a dashed line of expected values.
     pub fn expected(name: &str, points: Vec<(f64, f64)>) -> Self {
         Line { name: name.to_owned(), color: None, is_off: false, points }
     }
@@ -105,7 +105,7 @@ impl Axis {
         Axis { title, is_log: true, ..Axis::default() }
     }
 
-    /// A multiple of the random model, at least 10 % to each side.
+    /// Creates an axis of multiples of the random model, at least 10 % to each side.
     pub fn ratio(title: &'static str) -> Self {
         Axis { unit: "×", about: Some(1.0), span: Some(1.1), floor: Some(1.0 / 16.0), ..Axis::log(title) }
     }
@@ -153,7 +153,7 @@ impl Lines {
         x.is_finite() && y.is_finite() && !(self.y.is_log && self.y.floor.is_none() && y <= 0.0)
     }
 
-    /// Every x of any line, ascending.
+    /// Returns every x of any line, ascending.
     fn xs(&self) -> Vec<f64> {
         let points = self.lines.iter().flat_map(|line| &line.points).filter(|point| self.is_drawable(point));
         let mut xs: Vec<f64> = points.map(|point| point.0).collect();
@@ -183,7 +183,7 @@ impl Lines {
         })
     }
 
-    /// The values as a table: a row for each x, a column for each line.
+    /// Returns the values as a table: a row for each x, a column for each line.
     pub fn table(&self) -> (Vec<String>, Vec<Vec<String>>) {
         let head = std::iter::once(self.x.title.to_owned()).chain(self.lines.iter().map(|line| line.name.clone()));
         let cell = |line: &Line, x: f64| line.at(x).map_or("-".to_owned(), |y| format!("{}{}", exact(y), self.y.unit));
@@ -195,12 +195,12 @@ impl Lines {
         (head.collect(), rows.collect())
     }
 
-    /// A full-width plot with a legend; a sentence if there is nothing to draw.
+    /// Draws a full-width plot with a legend; returns a sentence if there is nothing to draw.
     pub fn svg(&self) -> String {
         self.drawn(SIZE, true)
     }
 
-    /// A small plot with a legend, for a grid.
+    /// Draws a small plot with a legend, for a grid.
     pub fn small_svg(&self) -> String {
         self.drawn(SMALL, true)
     }
@@ -281,8 +281,8 @@ impl Lines {
     }
 }
 
-/// The range of an axis, in its scale: from the minimum, or 0, to a little above the maximum. A logarithmic axis
-/// includes at least two powers of two, because only those have labels, or `span` to each side of `about`.
+/// Returns the range of an axis, in its scale: from the minimum, or 0, to a little above the maximum. A logarithmic
+/// axis includes at least two powers of two, because only those have labels, or `span` to each side of `about`.
 fn range(values: impl Iterator<Item = f64> + Clone, axis: &Axis) -> std::ops::Range<f64> {
     let least = values.clone().fold(f64::INFINITY, f64::min);
     let most = values.fold(f64::NEG_INFINITY, f64::max);
@@ -297,7 +297,7 @@ fn range(values: impl Iterator<Item = f64> + Clone, axis: &Axis) -> std::ops::Ra
     least..most + if most > least { (most - least) * 0.03 } else { 1.0 }
 }
 
-/// About three digits: `0.05`, `12`, `3.4 k`, `1.2 M`.
+/// Formats about three digits: `0.05`, `12`, `3.4 k`, `1.2 M`.
 fn short(value: f64) -> String {
     let (scaled, unit) = match value.abs() {
         v if v >= 1e12 => (value / 1e12, " T"),
@@ -316,7 +316,7 @@ fn short(value: f64) -> String {
     format!("{}{unit}", without_zeros(&format!("{scaled:.digits$}")))
 }
 
-/// Four digits, or all of a large number's.
+/// Formats four digits, or all of a large number's.
 fn exact(value: f64) -> String {
     let digits = match value.abs() {
         v if v >= 1000.0 || v == 0.0 => 0,

@@ -71,7 +71,7 @@ impl Table {
         self.rows.push((kind, cells.into_iter().collect()));
     }
 
-    /// The table in a box of its own, in which it scrolls if the page is too narrow.
+    /// Returns the table in a box of its own, in which it scrolls if the page is too narrow.
     pub fn html(&self) -> String {
         let caption = escaped(&self.caption);
         let is_left = |column: usize| {

@@ -18,7 +18,7 @@ enum Shown {
 struct Plot {
     title: &'static str,
     shown: Shown,
-    /// Of a logarithmic axis, which has no 0: smaller values are drawn here.
+    /// Smaller values are drawn here, because a logarithmic axis has no 0.
     floor: Option<f64>,
     y: fn(&Point) -> Option<f64>,
 }
@@ -87,7 +87,7 @@ const PLOTS: [Plot; 11] = [
     },
 ];
 
-/// The page of a report.
+/// Returns the page of a report.
 pub fn of(report: &Report) -> String {
     let mut page = Page::new("splitpoint lab schemes", "Access methods on your keys", &text::head(report));
     answer(&mut page, report);

@@ -73,7 +73,7 @@ pub const LEGEND: [&str; 4] = [
     "wrote, or entries that it moved.",
 ];
 
-/// The keys and the parameters.
+/// Returns the keys and the parameters.
 pub fn head(report: &Report) -> String {
     let duplicates = match report.duplicates {
         0 => String::new(),
@@ -117,7 +117,7 @@ fn columns(point: &Point) -> String {
     format!("{hit:>7}{miss:>7}{memory:>10}{full:>6}{splits:>10}{longest:>8}{refused:>8}")
 }
 
-/// The figures of a point, in the order of [`COLUMNS`].
+/// Returns the figures of a point, in the order of [`COLUMNS`].
 pub fn cells(point: &Point) -> [String; 7] {
     let figures = &point.figures;
     [
@@ -135,7 +135,7 @@ fn touched(mean: f64) -> String {
     if mean < 100.0 { format!("{mean:.2}") } else { grouped(mean.round() as u64) }
 }
 
-/// Problems of a scheme, and other remarks.
+/// Returns the problems of a scheme, and other remarks.
 pub fn notes(study: &Study) -> Vec<String> {
     let name = study.kind.name();
     let mut notes: Vec<String> = study

@@ -7,7 +7,7 @@ use crate::cmd::lab::page::{Page, Tile};
 use crate::number::size;
 use splitpoint_lab::tune::{FILL_FACTORS, PAGE_BYTES, Settings, equation_one};
 
-/// The page of a report.
+/// Returns the page of a report.
 pub fn of(summary: &Summary) -> String {
     let report = &summary.report;
     let mut page = Page::new("splitpoint lab tune", "Settings for your pairs", &headline(summary));

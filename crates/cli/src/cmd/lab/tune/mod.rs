@@ -159,7 +159,7 @@ pub const FIGURES: [Figure; 4] = [
     },
 ];
 
-/// The shade of a value, from 0 to 1. It depends on the value and its scale, never on the worst value of a map.
+/// Returns the shade of a value, from 0 to 1. It depends on the value and its scale, never on the worst value of a map.
 pub fn heat(summary: &Summary, figure: &Figure, value: f64) -> f64 {
     let unit = figure.scale.unit(summary, figure);
     match figure.scale {
@@ -169,7 +169,7 @@ pub fn heat(summary: &Summary, figure: &Figure, value: f64) -> f64 {
 }
 
 impl Scale {
-    /// The value that a multiple or a share refers to.
+    /// Returns the value that a multiple or a share refers to.
     pub fn unit(self, summary: &Summary, figure: &Figure) -> f64 {
         match self {
             Scale::Best => least(&summary.report, figure.of).max(f64::MIN_POSITIVE),
@@ -183,7 +183,7 @@ pub fn fill_name(fill_factor: Option<u32>) -> String {
     fill_factor.map_or("bytes".to_owned(), |pairs| pairs.to_string())
 }
 
-/// The rows of the sweep: a page size and its cells.
+/// Returns the rows of the sweep: a page size and its cells.
 pub fn rows(report: &Report) -> impl Iterator<Item = (u32, &[Tried])> {
     PAGE_BYTES.into_iter().zip(report.sweep.chunks(FILL_FACTORS.len()))
 }
@@ -262,7 +262,7 @@ fn lines(summary: &Summary) -> Vec<String> {
     lines
 }
 
-/// A heat map: page sizes down, fill factors across; darker is worse.
+/// Returns a heat map: page sizes down, fill factors across; darker is worse.
 fn heat_map(summary: &Summary, figure: &Figure) -> Vec<String> {
     const SHADES: [&str; 5] = [" ", "░", "▒", "▓", "█"];
     const PLAIN_SHADES: [&str; 5] = [" ", ".", ":", "o", "#"];
@@ -286,7 +286,7 @@ fn heat_map(summary: &Summary, figure: &Figure) -> Vec<String> {
     lines
 }
 
-/// The advice: reasons, and the options to paste.
+/// Returns the advice: reasons, and the options to paste.
 fn advice(summary: &Summary) -> Vec<String> {
     let mut lines = vec![format!("Advice ({})", noise(&summary.report))];
     lines.extend(reasons(summary).into_iter().map(|reason| format!("  {reason}")));
@@ -295,12 +295,12 @@ fn advice(summary: &Summary) -> Vec<String> {
     lines
 }
 
-/// The noise in words.
+/// Returns the noise in words.
 pub fn noise(report: &Report) -> String {
     format!("differences below {:.0} % are noise between rounds", report.noise * 100.0)
 }
 
-/// The advised options in Rust and as a command.
+/// Returns the advised options in Rust and as a command.
 pub fn settings(summary: &Summary) -> [String; 2] {
     let advice = summary.report.advice;
     [rust(advice, summary.seen), command(advice, summary.seen)]
