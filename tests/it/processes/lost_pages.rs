@@ -143,7 +143,8 @@ pub fn cut_table(place: &Path, _: &[u64]) {
         println!("SKIPPED: frames may be read without a mapping on this file system ({kind})");
     }
     let file = fs::File::options().write(true).open(place.join("t.spt")).unwrap();
-    file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+    // Within a page, the rest of which a mapping shows as zeros.
+    file.set_len((file.metadata().unwrap().len() / 2).next_multiple_of(4096) + 2048).unwrap();
     let (mut found, mut refused) = (0, 0);
     for (key, value) in &pairs {
         match table.get(key) {
