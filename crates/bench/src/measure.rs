@@ -58,7 +58,7 @@ impl Calls {
     }
 }
 
-/// Returns the first number after `name`, 0 if there is none.
+/// Returns the number that follows `name` at the start of a line, or 0 without such a line.
 fn number_after(text: &str, name: &str) -> u64 {
     let rest = text.lines().find_map(|line| line.strip_prefix(name));
     rest.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)

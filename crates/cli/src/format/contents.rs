@@ -66,8 +66,8 @@ impl Contents {
         self.places.insert(plain(path).to_vec(), Place { at, bytes });
     }
 
-    /// Replaces `contents` with those of the file at `target`, which also get the name `link`. `Err` with the reason if
-    /// they cannot be read.
+    /// Reads the file at `target` into `contents`, and keeps it under the name `link` too. Returns the reason if it
+    /// cannot be read.
     pub fn link(&mut self, link: &[u8], target: &[u8], contents: &mut Vec<u8>) -> Result<(), String> {
         contents.clear();
         if let From::Lost(error) = &self.from {

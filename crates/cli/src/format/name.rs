@@ -105,7 +105,7 @@ impl Format {
         }
     }
 
-    /// Whether a dump has exactly the bytes of a table's keys and values, rather than text that stands for them.
+    /// Whether a dump has the keys and values byte for byte, not encoded as text.
     pub fn has_stored_bytes(self) -> bool {
         matches!(
             self,

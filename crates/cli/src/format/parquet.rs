@@ -48,7 +48,7 @@ pub struct Parquet {
     next_group: usize,
     /// Rows of the current group that are not decoded yet.
     group_rows: u64,
-    /// First the columns of the key, then those of the value.
+    /// The key's columns, then the value's.
     columns: Vec<Column>,
     key_columns: usize,
     value: Value,
@@ -159,7 +159,7 @@ impl Parquet {
     /// Replaces the key and the value in `scratch` by those of a row; the inner error says what is wrong with it.
     fn pair(&mut self, row: usize) -> Result<std::result::Result<(), String>> {
         let Self { name, columns, key_columns, value, picked, scratch, .. } = self;
-        // Even if the row is bad, so that the readers of whole rows stay in step with those of columns.
+        // Read even if the row is bad: row readers and column readers must advance together.
         let groups = match value {
             Value::Column => Vec::new(),
             Value::Others(members) => next_groups(name, members)?,

@@ -338,7 +338,7 @@ fn mean(values: &[f64]) -> (f64, f64) {
     (mean, (squares / (values.len() as f64 - 1.0).max(1.0)).sqrt())
 }
 
-/// Returns the additional work of `other` with the operations `of`, compared with those of 2.2.5's pruning.
+/// Returns how much more work `other` does for the operations `of` than 2.2.5's pruning does for `stock`.
 fn charge(other: Variant, of: &Streams, stock: &Streams, proceed: Proceed<'_>) -> Result<Charge, Stopped> {
     let difference = |a: u64, b: u64| a as i64 - b as i64;
     let ((lookups, misses), (stock_lookups, stock_misses)) = (other.visit(of, Lookups), other.visit(stock, Lookups));

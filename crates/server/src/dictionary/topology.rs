@@ -34,7 +34,7 @@ pub(crate) struct Topology {
     pub(crate) own: usize,
     /// Whether some slots may have no node.
     pub(crate) is_partial: bool,
-    /// The file, for messages; empty if there is none.
+    /// The file's name in messages; empty without a file.
     pub(crate) source: String,
 }
 

@@ -90,7 +90,7 @@ fn compress_with(last: &mut [u32], input: &[u8]) -> Option<Vec<u8>> {
         let slot = &mut last[slot_of(&input[at..])];
         let candidate = *slot as usize;
         *slot = u32::try_from(at).ok()?;
-        // Candidate 0 also stands for an empty slot.
+        // An empty slot is 0, so candidate 0 is never used.
         let offset = at.wrapping_sub(candidate + 1);
         if candidate == 0 || offset >= OFFSET_MAX || input[candidate..candidate + 3] != input[at..at + 3] {
             output.literal(input[at])?;
