@@ -143,12 +143,25 @@ pub(crate) trait Storage: Send + Sync {
     }
 }
 
+/// Bytes for [`File::write_zeros`].
+const ZEROS: &[u8] = &[0; 1 << 16];
+
 /// An open file. Each call takes its own offset, so any number of threads can share a file.
 pub(crate) trait File: Send + Sync {
     /// Fills `bytes` from `offset`. `UnexpectedEof` if the file ends before that.
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()>;
     /// Writes all of `bytes` at `offset`.
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;
+    /// Writes zeros from the offset `from` up to `to`, with as few calls as the system permits.
+    fn write_zeros(&self, from: u64, to: u64) -> Result<()> {
+        let mut at = from;
+        while at < to {
+            let len = (to - at).min(ZEROS.len() as u64);
+            self.write_at(&ZEROS[..len as usize], at)?;
+            at += len;
+        }
+        Ok(())
+    }
     /// The length in bytes.
     fn len(&self) -> Result<u64>;
     /// Truncates or extends the file to `bytes`.

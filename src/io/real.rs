@@ -5,12 +5,14 @@
     reason = "the seam: this file is the operating system's side of it"
 )]
 
-#[cfg(target_os = "linux")]
-use super::Window;
 use super::forks::forks;
 use super::limits::{Limited, limit};
 use super::{Access, File, Mapped, Mode, PERMISSIONS, Storage, View};
+#[cfg(target_os = "linux")]
+use super::{Window, ZEROS};
 use std::fs;
+#[cfg(target_os = "linux")]
+use std::io::IoSlice;
 use std::io::{Error, ErrorKind, Result};
 #[cfg(target_os = "linux")]
 use std::ops::Range;
@@ -324,6 +326,12 @@ impl File for RealFile {
         self.file.write_all_at(bytes, offset)
     }
 
+    #[cfg(target_os = "linux")]
+    fn write_zeros(&self, from: u64, to: u64) -> Result<()> {
+        self.refuse_beyond_limit(to)?;
+        write_zeros(&self.file, from, to)
+    }
+
     fn len(&self) -> Result<u64> {
         Ok(self.file.metadata()?.len())
     }
@@ -558,6 +566,32 @@ fn read_without_wait(file: &fs::File, bytes: &mut [u8], offset: u64) -> Result<u
     usize::try_from(read).map_err(|_| Error::last_os_error())
 }
 
+/// Writes zeros from `from` up to `to`, usually with one call: all parts of a call are the same memory.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "std has no pwritev")]
+fn write_zeros(file: &fs::File, from: u64, to: u64) -> Result<()> {
+    const PARTS_MAX: usize = 16;
+    let mut at = from;
+    while at < to {
+        let part = |start: u64| IoSlice::new(&ZEROS[..(to - start).min(ZEROS.len() as u64) as usize]);
+        let parts: Vec<_> = (at..to).step_by(ZEROS.len()).take(PARTS_MAX).map(part).collect();
+        let offset = libc::off_t::try_from(at).map_err(|_| Error::from(ErrorKind::FileTooLarge))?;
+        // SAFETY: `IoSlice` has the layout of `iovec`; there are at most 16 of them, which live as long as the call, as
+        // does the descriptor, and their bytes are constant.
+        let written =
+            unsafe { libc::pwritev(file.as_raw_fd(), parts.as_ptr().cast(), parts.len() as libc::c_int, offset) };
+        match u64::try_from(written) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(written) => at += written,
+            Err(_) => match Error::last_os_error() {
+                e if e.kind() == ErrorKind::Interrupted => {}
+                e => return Err(e),
+            },
+        }
+    }
+    Ok(())
+}
+
 /// Asks for large memory pages if `memory` is large, so that random accesses miss fewer translations. Call it before
 /// the first write.
 #[cfg(target_os = "linux")]
@@ -596,4 +630,25 @@ fn reserve(file: &fs::File, bytes: u64) -> Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn reserve(_file: &fs::File, _bytes: u64) -> Result<()> {
     Ok(())
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_are_written_from_any_byte_to_any_other_and_nowhere_else() {
+        const END: u64 = 40 * ZEROS.len() as u64;
+        let file = RealFile::new(tempfile::tempfile().unwrap());
+        for (from, to) in [(0, 0), (5, 6), (1, 70_000), (3, 33 * ZEROS.len() as u64 + 7), (END - 1, END)] {
+            file.write_at(&vec![7; END as usize], 0).unwrap();
+            file.write_zeros(from, to).unwrap();
+            let mut found = vec![1; END as usize];
+            file.read_at(&mut found, 0).unwrap();
+            let is_right = |(at, byte): (u64, &u8)| *byte == if (from..to).contains(&at) { 0 } else { 7 };
+            assert!((0..).zip(&found).all(is_right), "{from} to {to}");
+        }
+        file.write_zeros(END, END + 10).unwrap();
+        assert_eq!(file.len().unwrap(), END + 10);
+    }
 }

@@ -856,6 +856,10 @@ impl File for Open {
         self.change(Event::Write { inode: self.inode, offset, bytes: bytes.into() })
     }
 
+    fn write_zeros(&self, from: u64, to: u64) -> Result<()> {
+        self.write_at(&vec![0; to.saturating_sub(from) as usize], from)
+    }
+
     fn len(&self) -> Result<u64> {
         let mut inner = self.disk.inner();
         inner.call(Event::Look)?;

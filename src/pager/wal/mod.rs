@@ -368,6 +368,8 @@ const RESUMED_BYTES: u64 = (RECORD_HEADER_BYTES + size_of::<u64>()) as u64;
 const PENDING_BYTES_MAX: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
 /// Room for a longer record is made ready without the pages of the mapping, since pieces are not stored there.
 const MAPPED_BYTES_MAX: u64 = if cfg!(test) { 1 << 16 } else { 1 << 20 };
+/// Zeros end at a multiple of this, so that the next ones do not change the same page of the system's cache.
+const PAGE_BYTES: u64 = 4096;
 /// Bytes of content in a piece.
 const PIECE_BYTES: usize = BODY_BYTES_MAX - PIECE_HEADER_BYTES;
 
@@ -552,13 +554,14 @@ impl Log {
             self.ready.store(sum, Release);
             return Ok(Some(room));
         }
-        // Large enough that this is rare, and small enough that a thread does not wait long.
+        // Large enough that this is rare; small enough that a thread does not wait long, and that a short log stays
+        // short.
         let more: u64 = match task() {
             _ if self.waits() => 1 << 20,
-            None => 1 << 16,
+            None => (sum / 16).clamp(1 << 16, 1 << 18),
             Some(_) => 1 << 12, // in a model of threads the segments are as short
         };
-        let to = (sum + more).min(segment.capacity());
+        let to = ((sum + more) / PAGE_BYTES * PAGE_BYTES).min(segment.capacity());
         segment.prepare(prepared.max(offset), to)?;
         *current = Some(segment);
         self.ahead.set_prepared(&mut current, to);

@@ -21,7 +21,7 @@ const ASKED_FROM: u64 = 4 << 20;
 /// Bytes that the thread keeps ready beyond those in use.
 const AHEAD_BYTES: u64 = if cfg!(test) { 16 << 10 } else { 8 << 20 };
 /// Bytes that the thread makes ready before it lets a writer overtake.
-const STEP_BYTES: u64 = if cfg!(test) { 4 << 10 } else { 256 << 10 };
+const STEP_BYTES: u64 = if cfg!(test) { 1 << 10 } else { 512 << 10 };
 
 /// The bytes of the current segment that are ready.
 pub(super) struct Preallocator {
@@ -112,17 +112,17 @@ fn start(shared: &Arc<Shared>) -> Option<JoinHandle<()>> {
 }
 
 impl Shared {
-    /// Makes some bytes ready. Returns false if no more are wanted.
+    /// Makes some bytes ready. Returns false if less than a step is wanted.
     fn prepare_more(&self) -> bool {
         step();
         until_free(&self.segment);
         let held = self.segment.lock().expect("no panic while held");
         let Some(segment) = &*held else { return false };
         let from = self.prepared.load(Relaxed);
-        let to = self.wanted.load(Acquire).min(segment.capacity()).min(from + STEP_BYTES);
+        let to = (from + STEP_BYTES).min(segment.capacity());
         // A writer must have made the first bytes ready before: those of a resumed segment do not start at its
         // beginning.
-        if from == 0 || from >= to {
+        if from == 0 || from >= to || to > self.wanted.load(Acquire) {
             return false;
         }
         if uninterrupted(|| segment.prepare(from, to)).is_err() {

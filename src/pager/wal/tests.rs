@@ -1,7 +1,7 @@
-//! Tests of segments that grow with their table, or that another program truncates.
+//! Tests of segments that grow with their table, or that another program truncates, and of the calls that they take.
 
 use super::*;
-use crate::io::simulated::{Simulated, State};
+use crate::io::simulated::{Event, Simulated, State};
 use std::sync::{OnceLock, Weak};
 
 /// Reads all records, which must be those of `record`, in order. Returns their number.
@@ -59,6 +59,28 @@ fn a_segment_grows_with_the_table_up_to_twice_its_length_and_a_replay_has_all_of
     assert_eq!(fill(&growing, large), large);
     drop(growing);
     assert_eq!(read_all(&log(&disk, &file, None)), large);
+}
+
+#[test]
+fn a_log_grows_by_few_writes_of_zeros_that_end_soon_after_its_records() {
+    const RECORDS: u32 = 28_000;
+    for (safety, writes_max, beyond_max) in [(Safety::Process, 36, 3 << 16), (Safety::Disk, 4, 1 << 20)] {
+        let disk = Arc::new(Simulated::new(State::default()));
+        let file: Arc<dyn File> = disk.open(Path::new("table"), Mode::New).unwrap().into();
+        let log = log_for(safety, &disk, &file, Some(8 << 20));
+        let record_bytes = record_bytes(record(0).len());
+        for n in 0..RECORDS {
+            log.reserve(record_bytes).unwrap().unwrap().append(1, &[&record(n | 1)]).unwrap();
+        }
+        let zeros = |event: &Event| match event {
+            Event::Write { bytes, .. } if bytes.iter().all(|&byte| byte == 0) => Some(bytes.len() as u64),
+            _ => None,
+        };
+        let zeros: Vec<u64> = disk.trace().iter().filter_map(zeros).collect();
+        let used = RECORDS_START + u64::from(RECORDS) * record_bytes;
+        assert!(zeros.len() <= writes_max, "{safety:?}: {} writes of zeros", zeros.len());
+        assert!(zeros.iter().sum::<u64>() <= used + beyond_max, "{safety:?}: {zeros:?} for {used} bytes");
+    }
 }
 
 #[test]

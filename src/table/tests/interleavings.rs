@@ -578,7 +578,7 @@ const SCENARIOS: &[Scenario] = &[
     ("writers_place_records_of_each_other", 200, writers_place_records_of_each_other),
     ("writers_share_a_slot_of_the_log", 200, writers_share_a_slot_of_the_log),
     ("a_sync_of_what_was_replayed_beside_a_checkpoint", 20, a_sync_of_what_was_replayed_beside_a_checkpoint),
-    ("bytes_made_ready_beside_writers_and_checkpoints", 50, bytes_made_ready_beside_writers_and_checkpoints),
+    ("bytes_made_ready_beside_writers_and_checkpoints", 100, bytes_made_ready_beside_writers_and_checkpoints),
 ];
 
 fn try_all(seed: u64, times: usize) {
