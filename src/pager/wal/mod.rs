@@ -970,10 +970,10 @@ impl Log {
             self.sync_replayed(slot, end)?;
         }
         for (segment, pending, offset) in unsynced {
-            self.write_and_sync(&segment, &pending, offset)?;
+            segment.write_and_sync(self.storage.as_ref(), &pending, offset)?;
         }
         let Some(segment) = segment else { return Ok(end) };
-        self.write_and_sync(&segment, &pending, offset)?;
+        segment.write_and_sync(self.storage.as_ref(), &pending, offset)?;
         Ok(segment.start + offset)
     }
 
@@ -998,14 +998,6 @@ impl Log {
         }
         file.sync()?;
         self.storage.sync_names(path)
-    }
-
-    /// Writes the pending bytes, which end at `offset`, and syncs.
-    fn write_and_sync(&self, segment: &Segment, pending: &[u8], offset: u64) -> Result<()> {
-        if !pending.is_empty() {
-            segment.write_pending(pending, offset)?;
-        }
-        segment.sync(self.storage.as_ref())
     }
 }
 

@@ -388,9 +388,13 @@ impl Segment {
         .with_hint("Open the table again to continue with the writes before."))
     }
 
-    /// Makes all written bytes durable, and the file's name.
-    pub(super) fn sync(&self, storage: &dyn Storage) -> Result<()> {
+    /// Writes bytes that end at `end`, and makes all written bytes durable, and the file's name.
+    pub(super) fn write_and_sync(&self, storage: &dyn Storage, bytes: &[u8], end: u64) -> Result<()> {
+        // Before the write, after which a file that was cut could be as long as before.
         self.check_length()?;
+        if !bytes.is_empty() {
+            self.write(bytes, end - bytes.len() as u64)?;
+        }
         self.file.sync().map_err(|e| Error::io(&self.path, "sync", e))?;
         if !self.named.load(Acquire) {
             storage.sync_names(&self.path).map_err(|e| Error::io(&self.path, "sync the directory of", e))?;

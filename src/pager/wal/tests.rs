@@ -84,6 +84,19 @@ fn a_log_grows_by_few_writes_of_zeros_that_end_soon_after_its_records() {
 }
 
 #[test]
+fn a_sync_is_a_question_for_the_length_and_a_write_and_a_sync() {
+    let disk = Arc::new(Simulated::new(State::default()));
+    let file: Arc<dyn File> = disk.open(Path::new("table"), Mode::New).unwrap().into();
+    let log = log_for(Safety::Disk, &disk, &file, None);
+    let put = || log.reserve(record_bytes(record(1).len())).unwrap().unwrap().append(1, &[&record(1)]).unwrap();
+    log.sync_to(put()).unwrap();
+    let before = disk.trace().len();
+    log.sync_to(put()).unwrap();
+    let calls = &disk.trace()[before..];
+    assert!(matches!(calls, [Event::Look, Event::Write { .. }, Event::Sync(_)]), "{calls:?}");
+}
+
+#[test]
 fn a_segment_of_a_length_that_the_user_has_set_does_not_grow() {
     let disk = Arc::new(Simulated::new(State::default()));
     let file: Arc<dyn File> = disk.open(Path::new("table"), Mode::New).unwrap().into();
