@@ -106,6 +106,13 @@ pub(crate) trait Storage: Send + Sync {
     }
     /// Opens or creates a file. `IsADirectory` or `InvalidData` if `path` is not a regular file. Never waits.
     fn open(&self, path: &Path, mode: Mode) -> Result<Box<dyn File>>;
+    /// Whether there is a file at `path`, at less cost than trying to open it.
+    fn exists(&self, path: &Path) -> Result<bool> {
+        match self.open(path, Mode::Read) {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+            opened => opened.map(|_| true),
+        }
+    }
     /// A new file without a name on the file system of `beside`, removed when closed. `None` if the file system has no
     /// such files.
     fn make_unnamed(&self, _beside: &Path) -> Result<Option<Box<dyn File>>> {

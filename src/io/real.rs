@@ -49,6 +49,13 @@ impl Storage for Disk {
         open(path, mode, PERMISSIONS)
     }
 
+    fn exists(&self, path: &Path) -> Result<bool> {
+        match fs::metadata(path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+            found => found.map(|_| true),
+        }
+    }
+
     fn access_at(&self, path: &Path) -> Result<Option<Access>> {
         match fs::metadata(path) {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),

@@ -794,9 +794,10 @@ impl Log {
         tail.segment = None;
         tail.unsynced.clear();
         tail.needed.clear();
+        self.refuse_if_moved()?;
         (0..SLOT_COUNT).try_for_each(|slot| {
-            let others = segment::is_others(self.storage.as_ref(), &slot_path(&self.table, slot), self.table_id)?;
-            if others { Ok(()) } else { self.remove(slot) }
+            let own = segment::is_own(self.storage.as_ref(), &slot_path(&self.table, slot), self.table_id)?;
+            if own { self.remove(slot) } else { Ok(()) }
         })
     }
 

@@ -17,11 +17,11 @@
 //! Cost: one pass over the log.
 //! Not here: the meaning of records (`table/wal_record.rs`), and how their changes are applied (`table/replay.rs`).
 
-use super::segment::{End, RECORDS_START, SLOT_COUNT, SegmentHeader, slot_path};
+use super::segment::{End, RECORDS_START, SLOT_COUNT, SegmentHeader, open_slot, slot_path};
 use super::{BODY_BYTES_MAX, IN_PIECES, PIECE, PIECE_HEADER_BYTES, RECORD_HEADER_BYTES, RESUMED};
 use crate::checksum::crc32c;
 use crate::error::{Error, Result};
-use crate::io::{File, Mode, Storage};
+use crate::io::{File, Storage};
 use crate::little_endian::u32_at;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -139,10 +139,7 @@ pub(super) fn find(storage: &dyn Storage, table: &Path, table_id: u64) -> Result
     let mut found = Vec::new();
     for slot in 0..SLOT_COUNT {
         let path = slot_path(table, slot);
-        let file = match storage.open(&path, Mode::Read) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-            other => other.map_err(|e| Error::io(&path, "open", e))?,
-        };
+        let Some(file) = open_slot(storage, &path).map_err(|e| Error::io(&path, "open", e))? else { continue };
         if let Some(header) = SegmentHeader::read(&path, file.as_ref())?.filter(|h| h.table_id == table_id) {
             found.push(Found { header, slot, path, file });
         }

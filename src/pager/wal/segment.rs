@@ -155,15 +155,24 @@ pub(super) fn slot_path(path: &Path, slot: u8) -> PathBuf {
     with_suffix(path, &format!("-log{slot}"))
 }
 
-/// Whether the file at `path` may belong to a table other than `table_id`: another handle has it open, or it has
-/// another table's header.
-pub(super) fn is_others(storage: &dyn Storage, path: &Path, table_id: u64) -> Result<bool> {
+/// Opens the file of a slot for reading, if there is one.
+pub(super) fn open_slot(storage: &dyn Storage, path: &Path) -> std::io::Result<Option<Box<dyn File>>> {
+    // Most slots have none, and to ask for the name is cheaper than to open it.
+    if !storage.exists(path)? {
+        return Ok(None);
+    }
+    match storage.open(path, Mode::Read) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        opened => opened.map(Some),
+    }
+}
+
+/// Whether there is a file at `path` that cannot belong to a table other than `table_id`: no other handle has it open,
+/// and it has no other table's header.
+pub(super) fn is_own(storage: &dyn Storage, path: &Path, table_id: u64) -> Result<bool> {
     let fail = |e| Error::io(path, "read the log segment", e);
-    let file = match storage.open(path, Mode::Read) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
-        other => other.map_err(fail)?,
-    };
-    Ok(file.is_locked().map_err(fail)? || names_another(path, file.as_ref(), table_id)?)
+    let Some(file) = open_slot(storage, path).map_err(fail)? else { return Ok(false) };
+    Ok(!file.is_locked().map_err(fail)? && !names_another(path, file.as_ref(), table_id)?)
 }
 
 /// Whether the file has a header of another table. Damage and later versions either were errors at the open, or are in

@@ -1,5 +1,5 @@
-//! Disk costs of a table of a few hundred kilobytes from its first open to its close: files created, syncs and bytes,
-//! counted on a simulated disk, so that they are the same on every machine.
+//! Disk costs of a table of a few hundred kilobytes from its first open to its close: files created and removed, syncs
+//! and bytes, counted on a simulated disk, so that they are the same on every machine.
 
 use crate::io::simulated::{Event, Simulated, State};
 use crate::table::options::Durability;
@@ -12,6 +12,7 @@ const PATH: &str = "/disk/t.spt";
 #[derive(Default)]
 struct Counts {
     files_made: usize,
+    files_removed: usize,
     syncs: usize,
     bytes: usize,
 }
@@ -21,6 +22,7 @@ fn counts(disk: &Simulated) -> Counts {
     for event in &disk.trace() {
         match event {
             Event::Create(..) | Event::MakeDirectory(..) => counts.files_made += 1,
+            Event::Remove(_) => counts.files_removed += 1,
             Event::Sync(_) | Event::SyncNames(_) => counts.syncs += 1,
             Event::Write { bytes, .. } | Event::Store { bytes, .. } => counts.bytes += bytes.len(),
             _ => {}
@@ -50,6 +52,7 @@ fn a_small_table_makes_few_files_and_syncs() {
         // name; two for the first checkpoint, and two for the last one.
         let files = if durability == Durability::Os { 2 } else { 1 };
         assert_eq!((counts.files_made, counts.syncs), (files, 6), "{durability:?}");
+        assert_eq!(counts.files_removed, files - 1, "{durability:?}: the segment of the log");
         // A pair has 12 bytes here. In the file: the pair, a slot, room to grow. In the log: zeros, which reserve the
         // space on the disk; then a head of 12 bytes, a length and the pair.
         let bytes_max = if durability == Durability::Os { 7 } else { 4 };
