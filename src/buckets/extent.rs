@@ -11,9 +11,9 @@ use super::linear_hash::Buckets;
 use super::page::{PAIR_IN_EXTENT, Record, VALUE_IN_EXTENT};
 use crate::error::Result;
 use crate::little_endian::{u32_at, u64_at};
-use crate::pager::FRAME_UNITS;
 use crate::pager::pool::refuse_to_wait_with_values;
 use crate::pager::words::Bytes;
+use crate::pager::{FRAME_UNITS, StoredValue};
 use std::ops::Range;
 
 /// Bytes of a reference to an extent.
@@ -121,6 +121,20 @@ impl Buckets {
             at += part.len() as u64;
         }
         Ok(extent)
+    }
+
+    /// Writes `value` to a new extent in the file, with the key if its record does not keep it. Returns `None` if the
+    /// value should be stored as others are.
+    pub(crate) fn write_at_once(&self, key: &[u8], value: &[u8]) -> Result<Option<(Extent, StoredValue)>> {
+        if self.fits_inline(key, value.len()) {
+            return Ok(None);
+        }
+        let key = if self.keeps_key(key) { b"" } else { key };
+        let Some(place) = self.pager.values().write([key, value])? else { return Ok(None) };
+        let capacity = self.units_for((key.len() + value.len()) as u64);
+        let (key_bytes, value_bytes) = (key.len() as u32, value.len() as u32); // lengths are checked on entry
+        let extent = Extent { unit: place.unit, capacity, key_bytes, value_bytes };
+        Ok(Some((extent, StoredValue::new(place.address + key.len() as u64, value))))
     }
 
     /// A new extent for a value of `len` bytes, which `read` appends to its buffer range by range, with the key if its

@@ -22,6 +22,7 @@ mod load;
 mod open;
 pub(crate) mod pool;
 mod space;
+mod values;
 pub(crate) mod wal;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -48,12 +49,15 @@ pub(crate) use space::FRAME_UNITS;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use values::Stored;
+pub(crate) use values::{StoredValue, Values};
 use wal::Log;
 
 /// The frames of one table.
 pub(crate) struct Pager {
     frames: Frames,
     kept: Kept,
+    stored: Stored,
     /// `Some` for a file that is open for writing.
     log: Option<Log>,
     checkpoint_lock: Arc<CheckpointLock>,
@@ -82,6 +86,25 @@ impl Pager {
     #[inline]
     pub(crate) fn allocator(&self) -> Allocator<'_> {
         Allocator { frames: &self.frames, kept: &self.kept }
+    }
+
+    /// Large values in the file.
+    pub(crate) fn values(&self) -> Values<'_> {
+        Values { frames: &self.frames, allocator: self.allocator(), stored: &self.stored }
+    }
+
+    /// Counts a value of `bytes` that was written at once. As many bytes as a segment of the log has make a checkpoint
+    /// due.
+    pub(crate) fn count_value(&self, bytes: u64) {
+        let sum = self.stored.count(bytes);
+        if self.log.as_ref().is_some_and(|log| sum > log.segment_bytes()) {
+            self.frames.checkpoint_due.store(true, Relaxed);
+        }
+    }
+
+    /// Whether a read may have to read the file.
+    pub(crate) fn may_read(&self) -> bool {
+        self.frames.may_read(self.stored.has_written())
     }
 
     /// The write-ahead log of a file that is open for writing.
@@ -238,6 +261,7 @@ impl Pager {
         Checkpointer {
             frames: &self.frames,
             allocator: self.allocator(),
+            values: self.values(),
             log: self.log.as_ref(),
             closing: &self.closing,
         }
@@ -272,6 +296,12 @@ impl Pager {
     /// Whether moving the frames of [`frames_at_end`](Self::frames_at_end), at most `most`, shortens the file by much.
     pub(crate) fn is_soon_shorter(&self, most: u64) -> bool {
         self.frames.blocks.as_ref().is_some_and(|blocks| blocks.is_soon_shorter(most))
+    }
+
+    /// Cuts off what follows the last checkpoint in the file. Called once the log is replayed, which does not refer to
+    /// it.
+    pub(crate) fn cut_to_last(&self) -> Result<()> {
+        self.frames.blocks.as_ref().map_or(Ok(()), |blocks| blocks.cut_to_last(&self.frames.file))
     }
 
     /// Cuts free blocks off the end of the file. The caller keeps checkpoints out.

@@ -19,6 +19,7 @@ use super::load::Frames;
 use super::load::spill::Spill;
 use super::pool::Pool;
 use super::pool::words::Bytes;
+use super::values::Stored;
 use super::wal::{Log, Safety};
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Storage, forks, remove_if_empty};
@@ -91,6 +92,7 @@ impl Pager {
         let pager = Pager {
             frames,
             kept: Kept::default(),
+            stored: Stored::default(),
             log,
             closing: AtomicBool::new(false),
             checkpoint_lock: Arc::default(),

@@ -14,6 +14,7 @@
 //! Source: docs/architecture.md, "Checkpoint". Not here: writing it (`pager/checkpoint/`), the log (`pager/wal`).
 
 use super::handle::Table;
+use super::options::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{event, warn_if_slow};
 use crate::pager::interleave::spawn;
@@ -26,8 +27,9 @@ use std::time::Instant;
 impl Table {
     /// Makes all earlier writes durable.
     ///
-    /// With [`Durability::Os`](crate::Durability) and [`Durability::Sync`](crate::Durability) it syncs the log, with
-    /// [`Durability::None`](crate::Durability) it writes a checkpoint.
+    /// With [`Durability::Os`](crate::Durability) and [`Durability::Sync`](crate::Durability) it syncs the log, and
+    /// before that the file if the log refers to values there. With [`Durability::None`](crate::Durability) it writes a
+    /// checkpoint.
     ///
     /// # Examples
     /// ```
@@ -52,7 +54,12 @@ impl Table {
         self.pager.refuse_if_poisoned()?;
         self.pager.file().refuse_if_cut()?;
         match self.pager.log().filter(|log| log.is_on()) {
-            Some(log) => log.sync().inspect_err(|e| self.pager.poison(e.message())),
+            // The values that replayed records refer to may be only in the cache: the open's checkpoint had no room.
+            Some(_) if self.pager.values().has_replayed() => self.checkpoint(),
+            Some(log) => {
+                self.pager.values().sync()?;
+                log.sync().inspect_err(|e| self.pager.poison(e.message()))
+            }
             None if self.pager.frames().is_clean() => Ok(()),
             None => {
                 // Another thread's checkpoint may be in flight: waiting for the lock waits for its end.
@@ -108,27 +115,50 @@ impl Table {
         drop(self.pager.checkpoint_lock().acquire()?);
         self.pager.refuse_if_poisoned()?;
         self.pager.file().refuse_if_cut()?;
-        if !self.pager.frames().is_clean() {
+        let (is_clean, most) = (self.pager.frames().is_clean(), self.moved_most());
+        if !is_clean || self.pager.is_soon_shorter(most) {
             self.pager.begin_closing();
             if let Some(log) = self.pager.log() {
                 log.begin_closing();
             }
-            let most = self.moved_most();
-            if self.pager.is_soon_shorter(most) {
+            if !is_clean && self.pager.is_soon_shorter(most) {
                 // Frames that cannot be read stay where they are.
                 let _ = self.move_with_dirty_frames();
             }
-            self.checkpoint()?;
-            let changes = |frames: Vec<_>| self.change_frames(&frames);
-            if self.pager.is_soon_shorter(most) && self.frames_at_end().and_then(changes).is_ok() {
-                match self.checkpoint() {
-                    // Everything is in the checkpoint before.
-                    Err(e) if e.kind() == ErrorKind::DiskFull => {}
-                    moved => moved?,
-                }
+            if !is_clean {
+                self.checkpoint()?;
             }
+            self.move_from_end(most)?;
         }
         self.pager.log().map_or(Ok(()), |log| log.close())
+    }
+
+    /// Moves at most `most` frames from the end of the file to free blocks with another checkpoint, if that makes the
+    /// file much shorter.
+    fn move_from_end(&self, most: u64) -> Result<()> {
+        let changes = |frames: Vec<_>| self.change_frames(&frames);
+        if self.pager.is_soon_shorter(most) && self.frames_at_end().and_then(changes).is_ok() {
+            match self.checkpoint() {
+                // Everything is in the checkpoint before.
+                Err(e) if e.kind() == ErrorKind::DiskFull => {}
+                moved => moved?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Called once values were replayed that are in the file: makes a checkpoint. Until then nothing else refers to
+    /// them, they may be only in the system's cache, and only what is beyond them is written: a file would grow with
+    /// each crash.
+    pub(super) fn checkpoint_replayed(&self) -> Result<()> {
+        match self.checkpoint() {
+            // The log still refers to them.
+            Err(e) if e.kind() == ErrorKind::DiskFull && self.durability == Durability::Sync => {
+                self.pager.values().sync_replayed()
+            }
+            Err(e) if e.kind() == ErrorKind::DiskFull => Ok(()),
+            made => made.and_then(|()| self.move_from_end(self.moved_most())),
+        }
     }
 
     /// How many frames a close moves at most to shorten the file: as many as it has to write anyway, or 256 MiB.

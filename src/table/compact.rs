@@ -84,7 +84,7 @@ impl Table {
     pub fn compact_with(&self, mut progress: impl FnMut(u64, u64) -> ControlFlow<()>) -> Result<()> {
         drop(self.enter()?);
         let _only = lock_without_values(&self.compaction)?;
-        let _compacting = self.pager.allocator().begin_compaction();
+        let _compacting = self.pager.values().begin_compaction()?;
         let completed = self.merge_buckets(&mut progress)?.is_continue() && self.passes(&mut progress)?.is_continue();
         self.clear_unused_pages()?;
         self.checkpoint()?;

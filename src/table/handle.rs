@@ -35,6 +35,8 @@ pub struct Table {
     pub(super) buckets: Buckets,
     pub(super) gate: Gate,
     pub(super) durability: Durability,
+    /// Longer values are written to the file at once, if there is room.
+    pub(super) stored_bytes_min: usize,
     pub(super) types: Mutex<Types>,
     pub(super) publisher: Mutex<Option<Publisher>>,
     /// Locked by the thread that compacts.

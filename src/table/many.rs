@@ -16,6 +16,7 @@
 use super::handle::Table;
 use super::options::Durability;
 use super::wal_record::WalRecord;
+use super::writer::Written;
 use crate::buckets::address::BucketAddress;
 use crate::buckets::{Buckets, Delta, HashedKey};
 use crate::error::Result;
@@ -186,8 +187,17 @@ impl Table {
         let mut next = 0;
         while next < count {
             let first = next;
-            let Run { end, log_bytes } = self.run_from(first, count, &change_at)?;
+            let Run { end, log_bytes, alone } = self.run_from(first, count, &change_at)?;
             next = end;
+            if alone {
+                ahead.take(first, count, &change_at);
+                let change = change_at(first);
+                let key = self.buckets.key(change.key_and_value_bytes().0);
+                let Written { changed, answer, lsn } = self.write_alone(key, change)?;
+                *last = lsn;
+                take(first, changed.then_some(answer));
+                continue;
+            }
             let mut writer = self.enter_to_log(|| log_bytes)?;
             let (mut delta, mut changes, mut removals) = (Delta::default(), 0, 0);
             let mut answers = [None; RUN_MAX];
@@ -216,22 +226,37 @@ impl Table {
         Ok(())
     }
 
+    /// A put of a value that may be written through; its answer is not used.
+    fn write_alone(&self, key: HashedKey<'_>, change: WalRecord<'_>) -> Result<Written> {
+        if let WalRecord::Put { value, .. } = change
+            && let Some(lsn) = self.put_stored(key, value)?
+        {
+            return Ok(Written { changed: true, answer: 0, lsn });
+        }
+        self.write_unsynced(key, change, change.edit(usize::MAX))
+    }
+
     /// The changes from `first` on that are made together: at least one. Fails if that one is not allowed.
     #[inline]
     fn run_from<'k>(&self, first: usize, count: usize, change_at: impl Fn(usize) -> WalRecord<'k>) -> Result<Run> {
         let is_logged = self.log_in_use().is_some();
-        let mut run = Run { end: first, log_bytes: 0 };
+        let mut run = Run { end: first, log_bytes: 0, alone: false };
         while run.end < count.min(first + RUN_MAX) {
             let change = change_at(run.end);
             let (key, value_bytes) = change.key_and_value_bytes();
             let checked = self.buckets.check_lengths(key, value_bytes);
+            let alone = value_bytes >= self.stored_bytes_min && matches!(change, WalRecord::Put { .. });
             let log_bytes = if is_logged { change.log_bytes() } else { 0 };
-            if run.end > first && (checked.is_err() || run.log_bytes + log_bytes > RUN_LOG_BYTES) {
+            if run.end > first && (checked.is_err() || alone || run.log_bytes + log_bytes > RUN_LOG_BYTES) {
                 break;
             }
             checked?;
             run.end += 1;
             run.log_bytes += log_bytes;
+            run.alone = alone;
+            if alone {
+                break;
+            }
         }
         Ok(run)
     }
@@ -250,6 +275,8 @@ pub(super) const RUN_LOG_BYTES: u64 = 1 << 14;
 struct Run {
     end: usize,
     log_bytes: u64,
+    /// Whether the run is a single put, of a value that may be written through.
+    alone: bool,
 }
 
 /// The places of the next changes, whose cache lines are being fetched.

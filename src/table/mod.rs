@@ -31,6 +31,7 @@ mod options;
 mod parts;
 mod publish;
 mod replay;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod typed;
@@ -220,6 +221,11 @@ impl Table {
     pub(super) fn put_unsynced(&self, key: &[u8], value: &[u8]) -> Result<Lsn> {
         self.buckets.check_lengths(key, value.len())?;
         let key = self.buckets.key(key);
+        if value.len() >= self.stored_bytes_min
+            && let Some(lsn) = self.put_stored(key, value)?
+        {
+            return Ok(lsn);
+        }
         let put = WalRecord::Put { key: key.bytes, value };
         self.write_unsynced(key, put, Edit::Set(value)).map(|written| written.lsn)
     }
@@ -734,6 +740,6 @@ impl Table {
     /// the open, or has left memory.
     #[doc(hidden)] // the server's
     pub fn may_read_file(&self) -> bool {
-        self.pager.frames().may_read()
+        self.pager.may_read()
     }
 }

@@ -209,6 +209,7 @@ impl Table {
             pager,
             buckets,
             durability: options.durability,
+            stored_bytes_min: options.stored_bytes_min,
             types: Mutex::default(),
             publisher: Mutex::default(),
             compaction: Mutex::default(),
@@ -235,7 +236,7 @@ impl Table {
         *self.closed.get_mut() = false;
         self.replaying = false;
         pager.reserve_growth(true);
-        Ok(())
+        if pager.values().has_replayed() { self.checkpoint_replayed() } else { pager.cut_to_last() }
     }
 
     /// Returns the number of changes replayed from the log: at the open, because the process or machine had died before

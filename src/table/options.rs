@@ -36,6 +36,9 @@ impl Durability {
     }
 }
 
+/// Shorter values are stored as others are: a system call for each would cost more than the copies.
+const STORED_BYTES_MIN: usize = if cfg!(test) { 600 } else { 2048 };
+
 /// Called with the bytes of the log that were read, and the maximum.
 pub(super) type OnReplay = Arc<dyn Fn(u64, u64) -> ControlFlow<()> + Send + Sync>;
 
@@ -86,6 +89,7 @@ pub struct TableOptions {
     pub(super) permissions: u32,
     pub(super) durability: Durability,
     pub(super) log_bytes: Option<u64>,
+    pub(super) stored_bytes_min: usize,
     pub(super) inline_checkpoints: bool,
     pub(super) replay: ReplayPlan,
     pub(super) replay_progress: Option<OnReplay>,
@@ -121,6 +125,7 @@ impl TableOptions {
             permissions: PERMISSIONS,
             durability: Durability::default(),
             log_bytes: None,
+            stored_bytes_min: STORED_BYTES_MIN,
             inline_checkpoints: false,
             replay: ReplayPlan::default(),
             replay_progress: None,

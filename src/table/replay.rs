@@ -14,8 +14,8 @@
 //! Not here: reading the log (`pager/wal/replay.rs`), the steps of an open before and after a replay (`open.rs`).
 
 use super::handle::Table;
-use super::options::{OnReplay, ReplayPlan};
-use super::wal_record::{BATCH, WalRecord, decode_batch};
+use super::options::{Durability, OnReplay, ReplayPlan};
+use super::wal_record::{BATCH, WalRecord, decode_batch, decode_reference};
 use crate::buckets::KEY_LEN_MAX;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fault::stopped;
@@ -103,13 +103,20 @@ impl Table {
         let Prepared { block, parts: changes, .. } = prepared;
         changes.resize_with(parts, Vec::new);
         changes.iter_mut().for_each(Vec::clear);
-        let read = reader.read(block, limits, |kind, _| if WalRecord::is_clear(kind) { usize::MAX } else { 0 });
+        let read = reader.read(block, limits, WalRecord::replay_room);
         (prepared.changes, prepared.clears, prepared.failed, prepared.at_end) = (0, false, None, false);
         let of_hash = PartOfHash::new(self, parts);
         for index in 0..prepared.block.len() {
-            if let Err(e) = self.prepare_record(prepared, index, of_hash) {
-                prepared.failed = Some(e);
-                break;
+            match self.prepare_record(prepared, index, of_hash) {
+                Ok(true) => {}
+                Ok(false) => {
+                    reader.end_before(&prepared.block, index);
+                    return self.announce(prepared);
+                }
+                Err(e) => {
+                    prepared.failed = Some(e);
+                    break;
+                }
             }
         }
         match read {
@@ -125,8 +132,8 @@ impl Table {
         prepared.frames.clear();
     }
 
-    /// Adds the changes of a record.
-    fn prepare_record(&self, prepared: &mut Prepared, index: usize, of_hash: PartOfHash) -> Result<()> {
+    /// Adds the changes of a record. Returns false, with nothing added, if its value is missing from the file.
+    fn prepare_record(&self, prepared: &mut Prepared, index: usize, of_hash: PartOfHash) -> Result<bool> {
         let Prepared { block, parts, changes, clears, frames, .. } = prepared;
         let only = self.options_to_read.as_ref().and_then(|options| options.only_keys.as_deref());
         let is_wanted = |key: &[u8]| only.is_none_or(|keys| keys.contains(key));
@@ -161,9 +168,20 @@ impl Table {
             WalRecord::Batch(bytes) => {
                 decode_batch(bytes).ok_or_else(|| self.bad_record(BATCH))?.for_each(add_plain);
             }
+            WalRecord::PutStored { key, .. } if !is_wanted(key) => {}
+            WalRecord::PutStored { key, reference } => {
+                let Some(value) =
+                    self.pager.values().read(decode_reference(reference), self.durability == Durability::Sync)?
+                else {
+                    return Ok(false);
+                };
+                let key = body.of_part(bytes, key);
+                let value = block.keep(value);
+                add(block, Kind::Put, key, value);
+            }
             plain => [plain].into_iter().for_each(add_plain),
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Makes the changes of each part in its own thread, and meanwhile calls `beside` in this one.

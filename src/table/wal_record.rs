@@ -5,6 +5,7 @@
 //! remove        kind, key
 //! clear         kind
 //! batch         kind, then for each change its kind, length, and length and bytes of key and value
+//! put, stored   kind, length of the key, key, offset, length and checksum of the value in the table's file
 //! ```
 //!
 //! A record holds the requested change, not its effect on pages: splits, overflow pages and used space follow from it
@@ -14,6 +15,8 @@
 //! is logged (`writer.rs`), the framing of records (`pager/wal`).
 
 use crate::buckets::edit::Edit;
+use crate::little_endian::{u32_at, u64_at};
+use crate::pager::StoredValue;
 use crate::pager::wal::record_bytes;
 use crate::varint::{get_varint, put_varint, varint_bytes};
 
@@ -23,6 +26,7 @@ const APPEND: u8 = 2;
 pub(super) const REMOVE: u8 = 3;
 const CLEAR: u8 = 4;
 pub(super) const BATCH: u8 = 5;
+const PUT_STORED: u8 = 6;
 
 /// The maximum number of bytes of an encoded length.
 const VARINT_BYTES_MAX: usize = 5;
@@ -44,6 +48,26 @@ pub(super) enum WalRecord<'a> {
     Clear,
     /// Changes encoded by [`encode_in_batch`].
     Batch(&'a [u8]),
+    /// A put whose value is in the table's file.
+    PutStored {
+        key: &'a [u8],
+        reference: &'a Reference,
+    },
+}
+
+/// The location of a value in the table's file: byte u64, length u32, CRC-32C u32. On disk.
+pub(super) type Reference = [u8; 16];
+
+pub(super) fn encode_reference(stored: StoredValue) -> Reference {
+    let mut bytes = Reference::default();
+    bytes[..8].copy_from_slice(&stored.address.to_le_bytes());
+    bytes[8..12].copy_from_slice(&stored.bytes.to_le_bytes());
+    bytes[12..].copy_from_slice(&stored.sum.to_le_bytes());
+    bytes
+}
+
+pub(super) fn decode_reference(bytes: &Reference) -> StoredValue {
+    StoredValue { address: u64_at(bytes, 0), bytes: u32_at(bytes, 8), sum: u32_at(bytes, 12) }
 }
 
 impl<'a> WalRecord<'a> {
@@ -56,6 +80,7 @@ impl<'a> WalRecord<'a> {
             WalRecord::Remove { key } => (REMOVE, None, key),
             WalRecord::Clear => (CLEAR, None, b""),
             WalRecord::Batch(changes) => (BATCH, None, changes),
+            WalRecord::PutStored { key, reference } => (PUT_STORED, Some(key), reference),
         }
     }
 
@@ -83,6 +108,10 @@ impl<'a> WalRecord<'a> {
             REMOVE => WalRecord::Remove { key: body },
             CLEAR => WalRecord::Clear,
             BATCH => WalRecord::Batch(body),
+            PUT_STORED => {
+                let (key, reference) = keyed()?;
+                WalRecord::PutStored { key, reference: reference.try_into().ok()? }
+            }
             _ => return None,
         })
     }
@@ -94,7 +123,7 @@ impl<'a> WalRecord<'a> {
             WalRecord::Put { value, .. } => Edit::Set(value),
             WalRecord::Append { tail, .. } => Edit::Append { tail, len_max },
             WalRecord::Remove { .. } => Edit::Remove,
-            _ => unreachable!("not a change of one pair"),
+            _ => unreachable!("not a change of one pair, or its value is elsewhere"),
         }
     }
 
@@ -110,15 +139,23 @@ impl<'a> WalRecord<'a> {
         }
     }
 
-    /// Whether a record of this kind removes all pairs.
-    pub(super) fn is_clear(kind: u8) -> bool {
-        kind == CLEAR
+    /// The bytes that replay needs for this record in addition to the record itself: a stored value, which it must
+    /// read. `usize::MAX` for a record that removes all pairs, so that it ends its block.
+    pub(super) fn replay_room(kind: u8, body: &[u8]) -> usize {
+        match (kind, body.last_chunk()) {
+            (PUT_STORED, Some(reference)) => decode_reference(reference).bytes as usize,
+            (CLEAR, _) => usize::MAX,
+            _ => 0,
+        }
     }
 
     /// The key of the change, if it has a single one.
     pub(super) fn key(self) -> Option<&'a [u8]> {
         match self {
-            WalRecord::Put { key, .. } | WalRecord::Append { key, .. } | WalRecord::Remove { key } => Some(key),
+            WalRecord::Put { key, .. }
+            | WalRecord::Append { key, .. }
+            | WalRecord::Remove { key }
+            | WalRecord::PutStored { key, .. } => Some(key),
             WalRecord::Clear | WalRecord::Batch(_) => None,
         }
     }

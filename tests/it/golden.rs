@@ -288,12 +288,13 @@ fn logged() -> Vec<Op> {
     let append = (0..40).step_by(6).map(|n| Append(key(n), value(n + 1, 35)));
     let remove = (1..40).step_by(7).map(|n| Remove(key(n)));
     let edges = [Put(Vec::new(), b"of the empty key".into()), Append(b"empty".into(), Vec::new()), Remove(key(39))];
-    let large = [Put(b"large".into(), value(5, 17_000)), Append(b"large".into(), value(6, 70_000))];
+    let large = [Append(b"large".into(), value(6, 70_000))];
     gone.into_iter().chain(put).chain(append).chain(remove).chain(edges).chain(large).collect()
 }
 
 fn resumed() -> Vec<Op> {
-    (40..60).map(|n| Put(key(n), value(n, 20))).chain([Remove(key(2)), Append(b"large".into(), b"!".into())]).collect()
+    let large = [Append(b"large".into(), b"!".into()), Put(b"stored".into(), value(5, 17_000))];
+    (40..60).map(|n| Put(key(n), value(n, 20))).chain([Remove(key(2))]).chain(large).collect()
 }
 
 fn continued() -> Vec<Op> {

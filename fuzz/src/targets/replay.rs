@@ -260,7 +260,7 @@ fn expected(base: &Base, files: &[Vec<u8>]) -> Option<(usize, Pairs)> {
     let mut pairs: Pairs = base.pairs.clone();
     let mut count = 0;
     for segment in segments {
-        for changes in log::changes(&segment.records).ok()? {
+        for changes in log::changes(&segment.records, base.file).ok()? {
             changes.iter().for_each(|change| change.apply(&mut pairs));
             count += 1;
         }

@@ -8,6 +8,7 @@
 pub(crate) mod compaction;
 mod extents;
 mod kept;
+mod window;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::pager::file::map_frames::ZONE_FRAMES;
@@ -141,7 +142,7 @@ impl Allocator<'_> {
             let frame_bytes = self.frames.frame_bytes() as u64;
             let step = (u64::from(end) * frame_bytes / 16).clamp(STEP_BYTES.0, STEP_BYTES.1) / frame_bytes;
             let target = (u64::from(end) + step).min(u64::from(FrameNo::MAX)) as FrameNo;
-            let (dirty, before) = (self.frames.pool.dirty_count(), self.frames.frame_count());
+            let (dirty, before) = (self.frames.unwritten_count(), self.frames.frame_count());
             let reserve = |frames: FrameNo| match self.frames.blocks.as_ref().filter(|_| !self.frames.file.read_only) {
                 Some(blocks) => {
                     let dirty = dirty + u64::from(frames - before);
@@ -165,7 +166,10 @@ impl Allocator<'_> {
         let bytes = u64::from(end) * frame_bytes;
         let ahead =
             ((bytes / 256).clamp(AHEAD_BYTES.0, AHEAD_BYTES.1) / frame_bytes) as FrameNo + space.expected_frames;
-        if bytes < SMALL_BYTES as u64 || u64::from(space.ready_frames) > u64::from(end) + u64::from(ahead - ahead / 4) {
+        if space.has_windows
+            || bytes < SMALL_BYTES as u64
+            || u64::from(space.ready_frames) > u64::from(end) + u64::from(ahead - ahead / 4)
+        {
             return;
         }
         let new = space.ready_frames.max(self.frames.frame_count()).min(end)..end;
@@ -336,7 +340,7 @@ impl Allocator<'_> {
         }
         space.zones_known += 1;
         let end = self.frames.frame_count().min(first.saturating_add(ZONE_FRAMES));
-        for frame in first..end {
+        for frame in (first..end).filter(|frame| !space.window.contains(frame)).collect::<Vec<_>>() {
             let used = self.used_bits(frame)?;
             if used != u64::MAX && space.has_fixed(frame, 1) {
                 return Err(self.frames.file.corrupt(format!("frame {frame}: primary pages or a map, marked free")));

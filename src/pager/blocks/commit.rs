@@ -12,7 +12,7 @@
 //!
 //! Not here: the frames (`checkpoint/`), which blocks are taken (`room.rs`).
 
-use super::map::Leaf;
+use super::map::{Leaf, Written};
 use super::room::{BlockSet, homes, region_blocks};
 use super::tree::{Kind, NodeId, encode_node, fanout, level_sizes};
 use super::{Blocks, Last};
@@ -61,7 +61,9 @@ impl Blocks {
         let (map, mut nodes) = commit.write_upper(Kind::Map, &leaves)?;
         let (bitmaps, room, room_nodes) = commit.write_bitmaps(&last)?;
         nodes.extend(room_nodes);
-        let Commit { used, dead, .. } = commit;
+        let Commit { used, mut dead, .. } = commit;
+        // The log's records up to this checkpoint are not needed once it is durable.
+        dead.append(&mut self.map.lock().frozen.freed);
         let before = last.header.as_ref().map_or((0, 0), |header| (header.table.sequence, header.id));
         let header = CheckpointHeader {
             length: used.end(),
@@ -125,7 +127,7 @@ impl Commit<'_> {
         let (mut leaves, changes, fanout) = {
             let entries = self.blocks.map.lock();
             let mut changes: BTreeMap<u32, Vec<(usize, Entry)>> = BTreeMap::new();
-            for (&frame, &entry) in &entries.frozen {
+            for (&frame, &Written { entry, .. }) in &entries.frozen.written {
                 let place = (frame % entries.fanout) as usize;
                 let entry = if frame < frame_count { entry } else { Entry::NONE };
                 changes.entry(frame / entries.fanout).or_default().push((place, entry));
@@ -153,7 +155,8 @@ impl Commit<'_> {
             if !at.is_none() {
                 self.dead.push(at.block);
             }
-            *at = if number < count {
+            // Or a leaf of free frames at the end of the table could keep the file long.
+            *at = if number < count && leaf.iter().any(|entry| !entry.is_none()) {
                 let block = self.take()?;
                 self.write_node(NodeId { kind: Kind::Map, level: 0, number }, &leaf, block)?
             } else {

@@ -43,8 +43,47 @@ pub(super) struct Entries {
     /// Some of them, by number.
     read: HashMap<u32, Leaf>,
     read_max: usize,
-    pub(super) frozen: HashMap<FrameNo, Entry>,
-    pub(super) live: HashMap<FrameNo, Entry>,
+    pub(super) frozen: Overlay,
+    pub(super) live: Overlay,
+}
+
+/// Where frames were written since a checkpoint.
+#[derive(Default)]
+pub(super) struct Overlay {
+    pub(super) written: HashMap<FrameNo, Written>,
+    /// Sealed blocks whose frames have others by now. They are free once a checkpoint is complete that makes the log's
+    /// records unnecessary: the next one for `live`, the one in progress for `frozen`.
+    pub(super) freed: Vec<u32>,
+}
+
+/// Where a frame was written.
+#[derive(Clone, Copy)]
+pub(super) struct Written {
+    pub(super) entry: Entry,
+    /// Whether the log may refer to the block: it is then never written again.
+    pub(super) is_sealed: bool,
+}
+
+impl Overlay {
+    /// Replaces the entry of a frame. Returns its block before, if that is free now.
+    pub(super) fn set(&mut self, frame: FrameNo, entry: Entry, is_sealed: bool) -> Option<u32> {
+        let before =
+            self.written.insert(frame, Written { entry, is_sealed }).filter(|before| !before.entry.is_none())?;
+        if before.entry.block == entry.block {
+            return None;
+        }
+        if before.is_sealed {
+            self.freed.push(before.entry.block);
+            return None;
+        }
+        Some(before.entry.block)
+    }
+
+    /// The block that a frame may be written to again.
+    pub(super) fn own_block(&self, frame: FrameNo) -> Option<u32> {
+        let written = self.written.get(&frame).filter(|written| !written.is_sealed && !written.entry.is_none())?;
+        Some(written.entry.block)
+    }
 }
 
 impl Map {
@@ -56,8 +95,8 @@ impl Map {
             leaves,
             read: HashMap::new(),
             read_max,
-            frozen: HashMap::new(),
-            live: HashMap::new(),
+            frozen: Overlay::default(),
+            live: Overlay::default(),
         }))
     }
 
@@ -69,8 +108,9 @@ impl Map {
     pub(super) fn entry(&self, file: &TableFile, frame: FrameNo) -> Result<Entry> {
         let (leaf, place) = {
             let entries = self.lock();
-            if let Some(&entry) = entries.live.get(&frame).or_else(|| entries.frozen.get(&frame)) {
-                return Ok(entry);
+            let overlays = [&entries.live, &entries.frozen];
+            if let Some(written) = overlays.into_iter().find_map(|overlay| overlay.written.get(&frame)) {
+                return Ok(written.entry);
             }
             (frame / entries.fanout, (frame % entries.fanout) as usize)
         };
@@ -114,7 +154,7 @@ impl Entries {
 
     /// Replaces the tree by that of the checkpoint that is now complete, of which these leaves are new.
     pub(super) fn complete(&mut self, length: u32, leaves: Vec<Entry>, new: Vec<(u32, Leaf)>) {
-        self.frozen = HashMap::new();
+        self.frozen = Overlay::default();
         self.length = length;
         self.leaves = leaves;
         let count = self.leaves.len() as u32;

@@ -37,7 +37,7 @@
 //! overlays in memory (`map.rs`), and the next tree is made of the old one and the frozen overlay, so it cannot have
 //! what came later. And the headers are at fixed bytes, whatever `B`, so that no user's bytes are taken for one.
 //!
-//! Not built yet: values at once, runs.
+//! Large values are written to adjacent blocks at once (`pager/values.rs`).
 //!
 //! What is live for a frame, besides whether it is in memory and frozen:
 //!
@@ -65,7 +65,6 @@ use super::file::TableFile;
 use super::file::mapped_reads::MappedReads;
 use super::pool::FrameNo;
 use crate::error::{Error, Result};
-use crate::io::File;
 use crate::pager::file::headers::{CheckpointHeader, Entry, HEADER_BLOCKS, unmade_header};
 use crate::pager::interleave;
 use map::{Map, check, read_block};
@@ -87,6 +86,8 @@ pub(in crate::pager) struct Blocks {
     live_max: usize,
     /// The disk is known to have room for so many dirty frames.
     ready: AtomicU64,
+    /// See [`written_count`](Self::written_count).
+    written: AtomicU64,
 }
 
 /// The last complete checkpoint, as the next one needs it.
@@ -102,6 +103,9 @@ struct Last {
 /// Room on the disk is asked for in steps of at least this.
 const STEP_BYTES: u64 = 1 << 20;
 
+/// Values that are written at once are in at most so many adjacent blocks: a region has 128 MiB at least.
+const RUN_BYTES_MAX: u32 = 64 << 20;
+
 /// How many bytes a leaf of the map in memory may take, as a part of the cache.
 const LEAVES_PART: u64 = 16;
 
@@ -115,6 +119,7 @@ impl Blocks {
             may_write: AtomicBool::new(false),
             live_max: live_max(cache_frames),
             ready: AtomicU64::new(0),
+            written: AtomicU64::new(0),
         }
     }
 
@@ -179,26 +184,31 @@ impl Blocks {
             may_write: AtomicBool::new(is_durable),
             live_max: live_max(cache_frames),
             ready: AtomicU64::new(0),
+            written: AtomicU64::new(0),
         };
         // Before the log is cut or written, which continues from this header.
         if !file.read_only {
             blocks.begin_writing(file)?;
-            let end = Self::cut_to_last(file, handle.as_ref(), header.length)?;
+            let bytes = handle.len().map_err(|e| Error::io(&file.path, "ask the length of", e))?;
+            let end = u32::try_from(bytes.div_ceil(block_bytes as u64)).unwrap_or(u32::MAX).max(header.length);
             *blocks.room() = Room::new(block_bytes, used, end, number);
         }
         Ok(blocks)
     }
 
     /// Cuts off what an earlier process wrote for a checkpoint that it did not complete, unless a reader holds an
-    /// earlier one, which may have blocks there. Returns the blocks of the file.
-    fn cut_to_last(file: &TableFile, handle: &dyn File, length: u32) -> Result<u32> {
-        let bytes = handle.len().map_err(|e| Error::io(&file.path, "ask the length of", e))?;
-        let needed = u64::from(length) * file.frame_bytes as u64;
-        if bytes > needed && commit::held_checkpoints(handle).is_some_and(|held| held.is_empty()) {
-            handle.set_len(needed).map_err(|e| Error::io(&file.path, "set the length of", e))?;
-            return Ok(length);
+    /// earlier one, which may have blocks there, or this handle has written there. Called when the log is replayed, if
+    /// no record refers to the file.
+    pub(in crate::pager) fn cut_to_last(&self, file: &TableFile) -> Result<()> {
+        let (last, mut room) = (self.last(), self.room());
+        let (Some(header), Some(handle)) = (&last.header, &file.handle) else { return Ok(()) };
+        if room.is_as_found(header.length) && commit::held_checkpoints(handle.as_ref()).is_some_and(|h| h.is_empty()) {
+            let bytes = u64::from(header.length) * file.frame_bytes as u64;
+            handle.set_len(bytes).map_err(|e| Error::io(&file.path, "set the length of", e))?;
+            *room = Room::new(file.frame_bytes, last.used.clone(), header.length, header.table.sequence);
+            self.ready.store(0, Relaxed);
         }
-        Ok(u32::try_from(bytes.div_ceil(file.frame_bytes as u64)).unwrap_or(u32::MAX).max(length))
+        Ok(())
     }
 
     fn room(&self) -> MutexGuard<'_, Room> {
@@ -221,7 +231,8 @@ impl Blocks {
     }
 
     /// Frames of the last checkpoint that keep the file longer than it needs to be: those in blocks beyond its number
-    /// of blocks in use, and one of each leaf there. The caller keeps checkpoints out.
+    /// of blocks in use, and one of each leaf there; any frame if only other nodes, which each checkpoint writes, are
+    /// there. The caller keeps checkpoints out.
     pub(in crate::pager) fn frames_at_end(&self, file: &TableFile) -> Result<Vec<FrameNo>> {
         /// A checkpoint needs free blocks for its nodes.
         const SLACK: u32 = 8;
@@ -233,7 +244,7 @@ impl Blocks {
             let entries = self.map.lock();
             (entries.leaves.clone(), entries.fanout)
         };
-        let mut frames = Vec::new();
+        let (mut frames, mut any) = (Vec::new(), None);
         for (number, at) in (0..).zip(leaves) {
             let Some(leaf) = self.map.leaf(file, number)? else { continue };
             let written = || (number * fanout..).zip(leaf.iter()).filter(|(_, entry)| !entry.is_none());
@@ -242,8 +253,9 @@ impl Blocks {
             if frames.len() == before && at.block >= used {
                 frames.extend(written().next().map(|(frame, _)| frame));
             }
+            any = any.or_else(|| written().next().map(|(frame, _)| frame));
         }
-        Ok(frames)
+        Ok(if frames.is_empty() { any.into_iter().collect() } else { frames })
     }
 
     /// Whether moving the frames of [`frames_at_end`](Self::frames_at_end), at most `most`, is worthwhile.
@@ -360,7 +372,7 @@ impl Blocks {
     pub(in crate::pager) fn reserve(&self, file: &TableFile, dirty: u64, frame_count: FrameNo) -> Result<()> {
         self.begin_writing(file)?;
         let fanout = tree::fanout(file.frame_bytes);
-        let (leaves, live) = (frame_count as usize / fanout + 1, self.map.lock().live.len());
+        let (leaves, live) = (frame_count as usize / fanout + 1, self.map.lock().live.written.len());
         let changed = (dirty as usize + live).min(leaves);
         let upper: usize = tree::level_sizes(leaves, fanout).iter().sum();
         let mut room = self.room();
@@ -399,8 +411,9 @@ impl Blocks {
     /// Begins a checkpoint: what was evicted so far is part of it. `freeze` begins a new epoch of the pool.
     pub(in crate::pager) fn freeze<T>(&self, freeze: impl FnOnce() -> T) -> T {
         let mut entries = self.map.lock();
-        debug_assert!(entries.frozen.is_empty(), "one checkpoint at a time");
+        debug_assert!(entries.frozen.written.is_empty(), "one checkpoint at a time");
         entries.frozen = std::mem::take(&mut entries.live);
+        self.written.store(0, Relaxed);
         freeze()
     }
 
@@ -417,17 +430,13 @@ impl Blocks {
         is_frozen: impl Fn() -> bool,
     ) -> Result<bool> {
         if is_zero(bytes) {
-            let mut entries = self.map.lock();
-            let overlay = if is_frozen() { &mut entries.frozen } else { &mut entries.live };
-            let before = overlay.insert(frame, Entry::NONE).filter(|before| !before.is_none());
-            drop(entries);
-            before.into_iter().for_each(|before| self.room().free(before.block));
+            self.set_entry(frame, Entry::NONE, is_frozen);
             return Ok(false);
         }
         self.begin_writing(file)?;
-        let of_this_period = self.map.lock().live.get(&frame).copied().filter(|entry| !entry.is_none());
+        let of_this_period = self.map.lock().live.own_block(frame);
         let block = match of_this_period {
-            Some(entry) => entry.block,
+            Some(block) => block,
             None => {
                 let mut room = self.room();
                 let taken = room.take_unreserved(Self::make_room(file));
@@ -445,27 +454,113 @@ impl Blocks {
         }
         file.note_written_end(end);
         let entry = Entry { block, sum: super::file::sums::frame_sum(frame, bytes) };
-        let mut entries = self.map.lock();
         // A checkpoint may have begun since the block was chosen.
-        let overlay = if is_frozen() { &mut entries.frozen } else { &mut entries.live };
-        let before = overlay.insert(frame, entry).filter(|before| !before.is_none() && before.block != block);
-        let is_large = entries.live.len() > self.live_max;
+        self.set_entry(frame, entry, is_frozen);
+        Ok(self.is_live_large())
+    }
+
+    /// Sets where a frame was written, in the overlay that it belongs to.
+    fn set_entry(&self, frame: FrameNo, entry: Entry, is_frozen: impl Fn() -> bool) {
+        let mut entries = self.map.lock();
+        let overlay = if is_frozen() {
+            &mut entries.frozen
+        } else {
+            self.written.fetch_add(1, Relaxed);
+            &mut entries.live
+        };
+        let free = overlay.set(frame, entry, false);
         drop(entries);
-        before.into_iter().for_each(|before| self.room().free(before.block));
-        Ok(is_large)
+        free.into_iter().for_each(|block| self.room().free(block));
+    }
+
+    /// Whether so many frames were written since the last checkpoint that one is due.
+    fn is_live_large(&self) -> bool {
+        self.map.lock().live.written.len() > self.live_max
+    }
+
+    /// How often a frame has left memory since the last checkpoint began, with its changes.
+    #[inline]
+    pub(in crate::pager) fn written_count(&self) -> u64 {
+        self.written.load(Relaxed)
+    }
+
+    /// Takes adjacent blocks for `count` frames, for values that are written at once. Returns the first, and whether
+    /// all are zero; `None` if the disk has no room for them and for `dirty` frames that have no block.
+    pub(in crate::pager) fn take_run(&self, file: &TableFile, count: u32, dirty: u64) -> Result<Option<(u32, bool)>> {
+        let Some(handle) = &file.handle else { return Ok(None) };
+        if count > RUN_BYTES_MAX / file.frame_bytes as u32 {
+            return Ok(None);
+        }
+        self.begin_writing(file)?;
+        let mut room = self.room();
+        let dirty = u32::try_from(dirty).unwrap_or(u32::MAX);
+        let taken = room.take_run(count, dirty, Self::make_room(file));
+        self.ready.store(room.ready(), Relaxed);
+        drop(room);
+        let Ok(first) = taken else { return Ok(None) };
+        let (start, end) = (u64::from(first), u64::from(first) + u64::from(count));
+        let [start, end] = [start, end].map(|block| block * file.frame_bytes as u64);
+        let begun = file.refuse_hole_before(end).and_then(|()| {
+            let fail = |e| Error::io(&file.path, "write a block of", e);
+            let len = handle.len().map_err(fail)?;
+            if len < end {
+                // A block is read whole.
+                handle.write_at(&[0], end - 1).map_err(fail)?;
+                file.note_written_end(end);
+            }
+            Ok(Some((first, len <= start)))
+        });
+        begun.inspect_err(|_| self.free_run(first..first + count))
+    }
+
+    /// Frees blocks that no frame and no record of the log refers to.
+    pub(in crate::pager) fn free_run(&self, blocks: Range<u32>) {
+        let mut room = self.room();
+        blocks.for_each(|block| room.free(block));
+    }
+
+    /// Notes that a frame, which is dirty and not frozen, leaves memory and is zero. The caller holds its exclusive
+    /// latch.
+    pub(in crate::pager) fn set_zero(&self, frame: FrameNo) {
+        self.set_entry(frame, Entry::NONE, || false);
+    }
+
+    /// Notes that values were written to adjacent blocks, the first of them that of frame `first`, and that these
+    /// frames now have these checksums. Returns whether so many were that a checkpoint is due. The caller is inside the
+    /// gate.
+    pub(in crate::pager) fn seal(&self, first: FrameNo, block: u32, sums: &[u32]) -> bool {
+        let mut entries = self.map.lock();
+        for (at, &sum) in (0..).zip(sums) {
+            let free = entries.live.set(first + at, Entry { block: block + at, sum }, true);
+            debug_assert!(free.is_none(), "a frame of a window has no other block");
+        }
+        entries.live.written.len() > self.live_max
+    }
+
+    /// The last block of a frame that was sealed, if nothing else was written there since.
+    pub(in crate::pager) fn sealed_block(&self, frame: FrameNo) -> Option<u32> {
+        let entries = self.map.lock();
+        entries.live.written.get(&frame).filter(|written| written.is_sealed).map(|written| written.entry.block)
+    }
+
+    /// The number of frames whose blocks values were written to since the last checkpoint began.
+    #[cfg(test)]
+    pub(in crate::pager) fn sealed_count(&self) -> usize {
+        let entries = self.map.lock();
+        entries.live.written.values().filter(|written| written.is_sealed).count() + entries.live.freed.len()
     }
 
     /// Notes that a frozen frame is zero: it has no block in this checkpoint.
     pub(in crate::pager) fn note_frozen_zero(&self, frame: FrameNo) {
-        let evicted = self.map.lock().frozen.insert(frame, Entry::NONE).filter(|entry| !entry.is_none());
-        evicted.into_iter().for_each(|entry| self.room().free(entry.block));
+        let free = self.map.lock().frozen.set(frame, Entry::NONE, false);
+        free.into_iter().for_each(|block| self.room().free(block));
     }
 
     /// The block for a frozen frame that the checkpoint writes.
     pub(in crate::pager) fn place_frozen(&self, file: &TableFile, frame: FrameNo) -> Result<u32> {
-        let evicted = self.map.lock().frozen.get(&frame).copied().filter(|entry| !entry.is_none());
+        let evicted = self.map.lock().frozen.own_block(frame);
         // No checkpoint has that block yet, and this one needs the later content.
-        evicted.map_or_else(|| self.take_reserved(file), |entry| Ok(entry.block))
+        evicted.map_or_else(|| self.take_reserved(file), Ok)
     }
 
     /// Writes adjacent blocks.
@@ -476,7 +571,10 @@ impl Blocks {
     /// Notes where frozen frames were written: frame, block, checksum.
     pub(in crate::pager) fn note_frozen(&self, written: &[(FrameNo, u32, u32)]) {
         let mut entries = self.map.lock();
-        entries.frozen.extend(written.iter().map(|&(frame, block, sum)| (frame, Entry { block, sum })));
+        for &(frame, block, sum) in written {
+            let free = entries.frozen.set(frame, Entry { block, sum }, false);
+            debug_assert!(free.is_none(), "an own block is written again");
+        }
     }
 
     /// Forgets the frames from `first` to `end`, which are cut off the table. The caller keeps writers and checkpoints
@@ -486,10 +584,8 @@ impl Blocks {
             if self.map.entry(file, frame)?.is_none() {
                 continue;
             }
-            let before = self.map.lock().live.insert(frame, Entry::NONE).filter(|entry| !entry.is_none());
-            if let Some(entry) = before {
-                self.room().free(entry.block);
-            }
+            let free = self.map.lock().live.set(frame, Entry::NONE, false);
+            free.into_iter().for_each(|block| self.room().free(block));
         }
         Ok(())
     }

@@ -133,6 +133,16 @@ impl BlockSet {
         64 * word as u32 + self.words.get(word).map_or(0, |bits| bits.trailing_ones())
     }
 
+    /// The first of `count` adjacent blocks from `from` on, and below `end`, that are not in the set.
+    fn first_absent_run(&self, from: u32, count: u32, end: u32) -> Option<u32> {
+        let mut first = self.first_absent(from);
+        while first.checked_add(count)? <= end {
+            let Some(taken) = (first..first + count).find(|&block| self.contains(block)) else { return Some(first) };
+            first = self.first_absent(taken);
+        }
+        None
+    }
+
     pub(super) fn len(&self) -> u32 {
         self.words.iter().map(|word| word.count_ones()).sum()
     }
@@ -187,6 +197,8 @@ pub(super) struct Room {
     opened: u64,
     /// No block from `floor` up to here is free.
     next: u32,
+    /// No long run of free blocks was found up to here since blocks were last freed by a checkpoint.
+    next_run: u32,
     /// Free blocks from `floor` to `end`.
     free: u32,
     /// The disk has room for the blocks below this one.
@@ -209,6 +221,7 @@ impl Room {
             floor,
             opened,
             next: floor,
+            next_run: floor,
             free: 0,
             on_disk: end,
             reserved: 0,
@@ -334,6 +347,49 @@ impl Room {
         block
     }
 
+    /// Takes `count` adjacent blocks of one region, for values. Returns the first. `dirty` frames need blocks besides.
+    ///
+    /// # Errors
+    /// Returns the errors of `reserve`: the disk has no room beyond what is left to checkpoints.
+    pub(super) fn take_run(
+        &mut self,
+        count: u32,
+        dirty: u32,
+        reserve: impl Fn(u64) -> std::io::Result<()>,
+    ) -> std::io::Result<u32> {
+        let region = region_blocks(self.block_bytes);
+        let from = self.next_run.max(self.floor);
+        let found = self.taken.first_absent_run(from, count, self.end);
+        let first = found.unwrap_or_else(|| {
+            let at_end = homes(self.end / region, self.block_bytes)[1].saturating_add(1).max(self.end);
+            let fits = at_end / region == (at_end + count - 1) / region;
+            if fits { at_end } else { (at_end / region + 1) * region + 2 }
+        });
+        // What must be left, and what is free besides.
+        let left = self.reserved.max(dirty);
+        let left = left.saturating_add(self.margin(left));
+        let free = if found.is_some() { self.free - count } else { self.free };
+        let end = u64::from(self.end.max(first + count)) + u64::from(left.saturating_sub(free));
+        if end > u64::from(self.on_disk) {
+            let step = STEP_BYTES / self.block_bytes as u64;
+            self.make_room(end + step, &reserve).or_else(|_| self.make_room(end, &reserve))?;
+        }
+        if found.is_some() {
+            self.free -= count;
+        } else {
+            let before = self.end;
+            self.take_homes(before / region);
+            self.take_homes(first / region);
+            self.free += (before..first).filter(|&block| !self.taken.contains(block)).count() as u32;
+            self.end = first + count;
+        }
+        self.next_run = first + count;
+        for block in first..first + count {
+            self.taken.insert(block);
+        }
+        Ok(first)
+    }
+
     /// Frees a block that no checkpoint has.
     pub(super) fn free(&mut self, block: u32) {
         // In a damaged file two frames may have it.
@@ -367,11 +423,17 @@ impl Room {
                 self.waiting.push(Waiting { death, blocks: needed });
             }
         }
+        self.next_run = 0;
         if self.floor > 0 && oldest.is_none_or(|oldest| oldest >= self.opened) {
             self.floor = 0;
             self.next = 0;
             self.free = self.end - self.taken.len();
         }
+    }
+
+    /// Whether nothing was taken since the open, which found more than `length` blocks.
+    pub(super) fn is_as_found(&self, length: u32) -> bool {
+        self.floor > length && self.end == self.floor && self.reserved == 0
     }
 
     /// The blocks that the file must keep.
@@ -407,6 +469,7 @@ impl Room {
         self.end = end;
         self.on_disk = end;
         self.next = self.next.min(end);
+        self.next_run = self.next_run.min(end);
         self.free = self.end - self.taken.len();
     }
 }
@@ -450,5 +513,41 @@ mod tests {
             assert!((0..most as u32).all(|block| read.contains(block) == model.contains(&block)));
             assert_eq!(read.first_absent(0), set.first_absent(0));
         }
+    }
+
+    #[test]
+    fn a_run_is_in_one_region_and_has_no_block_that_is_taken() {
+        const BLOCK_BYTES: usize = 64; // regions of 512 blocks
+        let mut state = 1u64;
+        let mut below = |end: u32| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as u32 % end
+        };
+        let mut room = Room::new(BLOCK_BYTES, BlockSet::default(), 0, 0);
+        let (mut taken, mut far) = (BTreeSet::new(), 0);
+        for _ in 0..5000 {
+            let count = 1 + below(100);
+            match below(4) {
+                0 => {
+                    let first = room.take_run(count, 0, |_| Ok(())).unwrap();
+                    assert_eq!(first / 512, (first + count - 1) / 512);
+                    let homes = homes(first / 512, BLOCK_BYTES);
+                    let all = (first..first + count).all(|block| !homes.contains(&block) && taken.insert(block));
+                    assert!(all, "{first} {count}");
+                    far = far.max(first + count);
+                }
+                1 => assert!(taken.insert(room.take())),
+                _ => {
+                    let some: Vec<u32> = taken.iter().copied().filter(|_| below(10) == 0).collect();
+                    for block in some {
+                        taken.remove(&block);
+                        room.free(block);
+                    }
+                    room.release(0, BlockSet::default(), Vec::new(), Some(&[]));
+                }
+            }
+            assert_eq!(room.free, room.end - room.taken.len());
+        }
+        assert!(far > 3 * 512, "{far}");
     }
 }

@@ -32,6 +32,7 @@ use crate::pager::file::map_frames::ZONE_FRAMES;
 use crate::pager::file::sums::frame_sum;
 use crate::pager::load::Frames;
 use crate::pager::pool::{FrameNo, FrozenFrame};
+use crate::pager::values::Values;
 use crate::pager::wal::Log;
 use pace::Pace;
 use std::collections::HashMap;
@@ -57,6 +58,7 @@ pub(crate) struct Frozen {
 pub(crate) struct Checkpointer<'p> {
     pub(super) frames: &'p Frames,
     pub(super) allocator: Allocator<'p>,
+    pub(super) values: Values<'p>,
     pub(super) log: Option<&'p Log>,
     /// Whether this is the last checkpoint of a table that is being closed.
     pub(super) closing: &'p AtomicBool,
@@ -129,7 +131,7 @@ impl Checkpointer<'_> {
     /// zone.
     fn reserve_blocks(&self, waiting: u64) -> Result<()> {
         let zones = u64::from(self.frames.frame_count().div_ceil(ZONE_FRAMES));
-        let dirty = self.frames.pool.dirty_count() + waiting.min(zones);
+        let dirty = self.frames.unwritten_count() + waiting.min(zones);
         let reserved = self.blocks().reserve(&self.frames.file, dirty, self.frames.frame_count());
         reserved.map_err(Error::before_checkpoint)
     }
@@ -143,6 +145,7 @@ impl Checkpointer<'_> {
     /// cannot be read. Nothing has changed then.
     pub(crate) fn freeze(&self, root: &[u8], log_bytes: u64) -> Result<Frozen> {
         self.frames.file.refuse_if_moved().inspect_err(|e| self.frames.file.poison(e.message()))?;
+        self.values.close()?;
         self.allocator.free_kept()?;
         self.reserve_blocks(0)?;
         let sequence = match self.log {
@@ -181,6 +184,7 @@ impl Checkpointer<'_> {
         self.frames.file.file_frames.store(frozen.frame_count, Release);
         self.blocks().shorten(&self.frames.file, self.closing.load(Relaxed))?;
         self.frames.pool.all_in_blocks();
+        self.values.note_checkpoint();
         self.frames.counts.frames_written.fetch_add(written, Relaxed);
         self.frames.counts.checkpoints.fetch_add(1, Relaxed);
         self.frames.pool.unpin();

@@ -162,12 +162,14 @@ impl Frames {
         self.pool.resident.load(Relaxed) * self.frame_bytes() as u64
     }
 
-    /// Whether a frame may have to be read from a file: one that was there before and never read, or one that was
-    /// evicted. Frames that were allocated since are in memory until then.
-    pub(crate) fn may_read(&self) -> bool {
+    /// Whether a frame may have to be read from a file: one that was there before and never read, one that was evicted,
+    /// or one that was written `at_once`, if any was. Others that were allocated since are in memory until then.
+    pub(super) fn may_read(&self, at_once: bool) -> bool {
         let is_resident = self.pool.resident.load(Relaxed) >= u64::from(self.frame_count());
         !is_resident
-            && (self.pool.evictions.load(Relaxed) > 0 || self.counts.frames_read.load(Relaxed) < self.frames_before)
+            && (self.pool.evictions.load(Relaxed) > 0
+                || at_once
+                || self.counts.frames_read.load(Relaxed) < self.frames_before)
     }
 
     /// Called if a checkpoint that was due could not begin. If the cache needs it, no write begins before it succeeds;
@@ -193,10 +195,16 @@ impl Frames {
         if self.file.read_only {
             return false;
         }
-        let dirty = self.pool.dirty_count();
+        let dirty = self.unwritten_count();
         let lacks_room = || self.blocks.as_ref().is_some_and(|blocks| blocks.lacks_room(&self.file, dirty));
         let due = self.must_checkpoint() || self.checkpoint_due.load(Relaxed) || lacks_room();
         due && self.file.handle.is_some()
+    }
+
+    /// At most so many dirty frames have no block with their bytes.
+    #[inline]
+    pub(super) fn unwritten_count(&self) -> u64 {
+        self.pool.unwritten_count(self.blocks.as_ref().map_or(0, Blocks::written_count))
     }
 
     /// Whether the cache has no room for more dirty frames.

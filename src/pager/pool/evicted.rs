@@ -4,8 +4,9 @@
 //!
 //! Not here: its states (`state.rs`), where it is written to (`load/evict.rs`).
 
-use super::state::Word;
-use super::{FrameNo, Pool, WriteGuard};
+use super::words::Bytes;
+use super::{FrameNo, FrameSource, Pool, WriteGuard};
+use crate::error::Result;
 use std::sync::atomic::Ordering::*;
 
 impl Pool {
@@ -50,6 +51,51 @@ impl Pool {
     pub(in crate::pager) fn discard_written(&self, frame: FrameNo, latch: WriteGuard<'_>) {
         let state = latch.state;
         std::mem::forget(latch);
-        self.release_absent(frame, state, Word::written(state.load(Relaxed)));
+        let now = state.load(Relaxed);
+        if now.is_resident() {
+            self.release_absent(frame, state, now.written());
+        } else {
+            state.set_and_release(now.written_unread());
+        }
+    }
+
+    /// Makes a frame dirty, with the content that `set_content` gives it in the file, and frees its memory. What it has
+    /// in memory is not needed.
+    pub(in crate::pager) fn replace_in_file(
+        &self,
+        frame: FrameNo,
+        source: &impl FrameSource,
+        set_content: impl FnOnce(),
+    ) -> Result<()> {
+        let mut latch = self.latch_exclusive(frame)?;
+        if !latch.state.load(Relaxed).may_be_replaced_unread(self.parity()) {
+            self.make_resident(frame, &mut latch, source)?;
+        }
+        self.mark_dirty(frame, latch.state);
+        set_content();
+        self.discard_written(frame, latch);
+        Ok(())
+    }
+
+    /// Latches a frame if it is dirty and its bytes are in a file, and no thread has a latch.
+    pub(in crate::pager) fn try_latch_written(&self, frame: FrameNo) -> Option<WriteGuard<'_>> {
+        let (state, parity) = (self.state(frame), self.parity());
+        let now = state.look();
+        let next = now.exclusive().filter(|_| now.is_dirty() && now.is_written() && !now.is_frozen(parity))?;
+        state.replace(now, next, Acquire).then(|| self.write_guard(frame, state))
+    }
+
+    /// Gives a latched frame, whose bytes in the file are no longer valid, this content in memory.
+    pub(in crate::pager) fn keep_in_memory(&self, frame: FrameNo, mut latch: WriteGuard<'_>, content: &[u8]) {
+        self.move_to_buffer(frame, &mut latch);
+        self.note_resident(latch.state);
+        self.mark_dirty(frame, latch.state);
+        latch.whole().fill(0..self.frame_bytes(), 0);
+        latch.whole().store(0, content);
+    }
+
+    /// At most so many dirty frames have no block with their bytes, if dirty frames were written `written` times.
+    pub(in crate::pager) fn unwritten_count(&self, written: u64) -> u64 {
+        (self.dirty_count() + self.dirtied.again.load(Relaxed)).saturating_sub(written)
     }
 }

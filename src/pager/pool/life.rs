@@ -256,6 +256,9 @@ impl State {
         };
         for buffers in [false, true] {
             add("replace", self.replace(buffers));
+            add("replace in the file", self.replace_in_file(buffers));
+            add("change in the file", self.change_in_file(buffers, false));
+            add("fail to change in the file", self.change_in_file(buffers, true));
             add("change a part", self.change(buffers));
             add("read", self.read(buffers));
         }
@@ -289,6 +292,51 @@ impl State {
         *next.bytes() = [token; 2];
         next.expected = [token; 2];
         Some(next.release())
+    }
+
+    /// Models `Pool::replace_in_file`, with a content that `Blocks::seal` notes.
+    fn replace_in_file(self, buffers: bool) -> Option<State> {
+        if !self.in_table {
+            return None;
+        }
+        let mut next = self.latch()?;
+        if !next.word.may_be_replaced_unread(next.now()) {
+            next = next.load(buffers);
+        }
+        next = next.dirty();
+        let token = next.new_token();
+        (next.live, next.expected) = (Some(Some([token; 2])), [token; 2]);
+        Some(next.discard_written())
+    }
+
+    /// Models `Values::write` in a frame that earlier values fill in part. If it `fails`, a part of the value is in the
+    /// file, and the frame keeps its content in memory.
+    fn change_in_file(mut self, buffers: bool, fails: bool) -> Option<State> {
+        let now = self.now();
+        let is_free = self.word.is_dirty() && self.word.is_written() && !self.word.is_frozen(now);
+        let Some(Some(mut content)) = self.live.filter(|_| self.in_table && is_free) else { return None };
+        self.word = self.word.exclusive()?;
+        let before = content;
+        content[0] = self.new_token();
+        self.live = Some(Some(content));
+        if fails {
+            self = self.move_to_buffer(buffers);
+            self.word = self.word.loaded();
+            self = self.dirty();
+            *self.bytes() = before;
+            return Some(self.release());
+        }
+        self.expected[0] = content[0];
+        Some(self.discard_written())
+    }
+
+    /// Models `Pool::discard_written`.
+    fn discard_written(mut self) -> State {
+        if self.word.is_resident() {
+            return self.leave_memory(self.word.written());
+        }
+        self.word = self.word.written_unread();
+        self
     }
 
     /// Models `Frames::write`, then a change of a part of the frame.
@@ -391,9 +439,7 @@ impl State {
         if self.live.or(self.frozen).unwrap_or(self.last).is_some() {
             self.live = Some(None);
         }
-        if self.word.is_written() {
-            self.word = self.word.unwritten()?;
-        }
+        self.word = self.word.without_writer()?;
         if let Some(latched) = self.word.to_forget(self.now()) {
             let buffered = self.word.is_buffered();
             self.word = latched;

@@ -135,6 +135,8 @@ struct Dirtied {
     lists: [Mutex<Vec<FrameNo>>; 2],
     /// Length of the current list.
     count: AtomicU64,
+    /// How often a frame of the current list was no longer what a file has of it.
+    again: AtomicU64,
 }
 
 impl Pool {
@@ -540,6 +542,9 @@ impl Pool {
             let bytes = unsafe { std::slice::from_raw_parts(address, self.frame_bytes()) };
             self.preserved.lock().expect("no panic while held").push((frame, bytes.into()));
         }
+        if state.load(Relaxed).is_written() {
+            self.dirtied.again.fetch_add(1, Relaxed);
+        }
         state.set_latched(next);
         if list {
             self.list_for_checkpoint(frame, parity);
@@ -565,6 +570,7 @@ impl Pool {
         debug_assert!(self.preserved.lock().expect("no panic while held").is_empty());
         let frozen = std::mem::take(&mut *self.dirtied.lists[parity].lock().expect("no panic while held"));
         self.dirtied.count.store(0, Release);
+        self.dirtied.again.store(0, Relaxed);
         self.frozen_count.store(frozen.len() as u64, Relaxed);
         self.epoch.fetch_add(1, Release);
         frozen
@@ -661,7 +667,7 @@ impl Pool {
     /// Frees the memory of a frame that is no longer in use, once no writer or eviction has it. If a reader has it, the
     /// memory stays, which is harmless: the next user of the frame writes it first.
     pub(crate) fn forget(&self, frame: FrameNo) {
-        self.change_unlatched(frame, Word::unwritten);
+        self.change_unlatched(frame, Word::without_writer);
         let state = self.state(frame);
         let now = state.look();
         let Some(next) = now.to_forget(self.parity()) else { return };

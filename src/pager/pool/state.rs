@@ -303,10 +303,14 @@ impl Word {
         Word(self.0 | WRITTEN).absent()
     }
 
-    /// The word of a frame that is no longer part of the table: no file has its bytes. `None` if a writer holds the
-    /// latch.
-    pub(super) fn unwritten(self) -> Option<Word> {
-        (self.0 & WRITER == 0).then_some(Word(self.0 & !WRITTEN))
+    /// The word of a dirty frame that is not in memory, released: a file has its bytes until its next change.
+    pub(super) fn written_unread(self) -> Word {
+        Word((self.0 | WRITTEN).wrapping_add(VERSION) & !WRITER)
+    }
+
+    /// The same word; `None` if a writer holds the latch.
+    pub(super) fn without_writer(self) -> Option<Word> {
+        (self.0 & WRITER == 0).then_some(self)
     }
 
     /// The word latched for being forgotten, as the frame is no longer part of the table. `None` if that frees no

@@ -48,6 +48,10 @@ pub(crate) struct Space {
     /// Map frames, groups of buckets: references in the file cannot cause these frames to be allocated or
     /// freed. First -> count.
     pub(super) fixed: BTreeMap<FrameNo, u32>,
+    /// Frames for values that are written at once; the first of them may be in use in part.
+    pub(super) window: Range<FrameNo>,
+    /// Whether such frames were taken since the last checkpoint began.
+    pub(super) has_windows: bool,
     /// Set during a compaction: allocate as near the start as possible.
     pub(super) compacting: bool,
     /// The frames below this one were passed by a compaction.
@@ -110,6 +114,8 @@ impl Space {
             ready_frames: 0,
             expected_frames: 0,
             fixed: BTreeMap::new(),
+            window: 0..0,
+            has_windows: false,
             compacting: false,
             passed: 0,
         }

@@ -428,8 +428,9 @@ impl Log {
         }
     }
 
+    /// Bytes of the next segment.
     #[inline]
-    fn segment_bytes(&self) -> u64 {
+    pub(super) fn segment_bytes(&self) -> u64 {
         self.segment_bytes.load(Relaxed)
     }
 

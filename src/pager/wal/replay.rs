@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Block {
     /// A part of the segment.
     bytes: Vec<u8>,
-    /// Other bytes: bodies assembled from pieces.
+    /// Other bytes: bodies assembled from pieces, and what [`keep`](Self::keep) adds.
     kept: Vec<Vec<u8>>,
     records: Vec<Record>,
 }
@@ -39,6 +39,9 @@ pub(crate) struct Block {
 struct Record {
     kind: u8,
     body: RecordBody,
+    /// Its offset in the segment, and the checksum of the record before it.
+    at: u64,
+    chain: u32,
 }
 
 /// The location of some bytes in a block.
@@ -71,8 +74,8 @@ impl Block {
         &source[place.start..][..place.len]
     }
 
-    /// Adds the body of a record that was in pieces.
-    fn keep(&mut self, bytes: Vec<u8>) -> RecordBody {
+    /// Adds bytes that the block's records refer to.
+    pub(crate) fn keep(&mut self, bytes: Vec<u8>) -> RecordBody {
         let len = bytes.len();
         self.kept.push(bytes);
         RecordBody { source: self.kept.len() as u32, start: 0, len }
@@ -221,6 +224,13 @@ impl Reader {
         next.map(|index| Current::new(self.found.remove(index))).transpose()
     }
 
+    /// Ends the log before record `index` of `block`, which must be the block read last.
+    pub(crate) fn end_before(&mut self, block: &Block, index: usize) {
+        let current = self.current.as_mut().expect("a block is of the current segment");
+        (current.at, current.chain, current.ended) = (block.records[index].at, block.records[index].chain, true);
+        self.replayed.records -= (block.len() - index) as u64;
+    }
+
     fn end_segment(&mut self) {
         let Some(current) = self.current.take() else { return };
         let (segment, end) = (&current.segment, current.end());
@@ -354,7 +364,7 @@ impl Current {
                 self.ended = bytes as u64 == rest;
                 return Ok(());
             };
-            let at = self.at;
+            let (at, chain) = (self.at, self.chain);
             self.at += (RECORD_HEADER_BYTES + len) as u64;
             self.chain = computed;
             let mut body = RecordBody { source: 0, start: place + RECORD_HEADER_BYTES, len };
@@ -377,7 +387,7 @@ impl Current {
                     let kind = kind & !IN_PIECES;
                     let long = if body.source == 0 { 0 } else { body.len };
                     taken = taken.saturating_add(room(kind, block.bytes(body))).saturating_add(long);
-                    block.records.push(Record { kind, body });
+                    block.records.push(Record { kind, body, at, chain });
                 }
             }
         }

@@ -71,7 +71,11 @@ fn a_table_whose_checkpoints_were_all_interrupted_opens_and_makes_one() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t.spt");
         let gate = Gate::new();
-        let open = || gate.options().durability(durability).log_bytes(SMALL_LOG).open(&path).unwrap();
+        // The log has the values.
+        let open = || {
+            let options = gate.options().durability(durability).log_bytes(SMALL_LOG);
+            TableOptions { stored_bytes_min: usize::MAX, ..options }.open(&path).unwrap()
+        };
         drop(open());
         let mut stored = 0;
         // More segments than there are slots.
@@ -275,6 +279,7 @@ fn a_reader_has_what_was_cut_off_even_if_the_file_grew_again_before_the_next_che
     let reader = TableOptions::new().read_only(true).open(&path).unwrap();
     (0..VALUES).for_each(|n| assert!(writer.remove(&key(n)).unwrap()));
     {
+        let _no_window = pager.values().begin_compaction().unwrap();
         let _no_checkpoint = pager.checkpoint_lock().acquire().unwrap();
         let _alone = writer.gate.close().unwrap();
         pager.allocator().trim().unwrap();
@@ -294,6 +299,7 @@ fn a_checkpoint_gives_the_disk_two_runs_at_a_time_so_that_concurrent_syncs_are_s
     let disk = Arc::new(Simulated::new(State::default()));
     let mut options = TableOptions::new().durability(Durability::None);
     options.storage = disk.clone();
+    options.stored_bytes_min = usize::MAX; // or the puts would write them
     let table = options.open("t.spt").unwrap();
     for _ in 0..2 {
         (0..VALUES).for_each(|n| table.put(&key(n), &[n as u8; 1000]).unwrap());

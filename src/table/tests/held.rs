@@ -213,7 +213,11 @@ fn a_reader_that_stays_costs_one_copy_of_the_table() {
     const PAIRS: u32 = 3000;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.spt");
-    let options = TableOptions::new().page_bytes(512).cache_bytes(0).log_bytes(100_000);
+    // A value that is written at once needs adjacent blocks, of which so small a file has few.
+    let options = TableOptions {
+        stored_bytes_min: usize::MAX,
+        ..TableOptions::new().page_bytes(512).cache_bytes(0).log_bytes(100_000)
+    };
     let open_reader =
         || TableOptions { read_only: true, checkpoint_only: true, ..options.clone() }.open(&path).unwrap();
     let put_all = |table: &Table, byte: u8| {

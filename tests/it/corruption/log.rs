@@ -34,7 +34,7 @@ impl Original {
         let segments = log::follow(&files, &table).unwrap();
         assert_eq!(segments.len(), files.len());
         let mut states = vec![checkpoint_of(&table)];
-        for record in segments.iter().flat_map(|segment| log::changes(&segment.records).unwrap()) {
+        for record in segments.iter().flat_map(|segment| log::changes(&segment.records, &table).unwrap()) {
             let mut state = states.last().unwrap().clone();
             record.iter().for_each(|change| change.apply(&mut state));
             states.push(state);
@@ -287,6 +287,7 @@ fn put_files(path: &Path, table: &[u8], files: &[Vec<u8>]) {
 fn files_beside(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let entries = fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> =
+        // The open may remove a journal.
         entries.filter(|p| p.is_file()).filter_map(|path| fs::read(&path).ok().map(|bytes| (path, bytes))).collect();
     files.sort();
     files
@@ -314,7 +315,7 @@ pub fn case(kind: Kind, seed: u64, directory: &Path) -> Option<String> {
 
     let read = TableOptions::new().read_only(true).open(&path).ok().map(|table| scanned(&table));
     let expected = log::follow(&files, &original.table).and_then(|segments| {
-        segments.iter().map(|segment| log::changes(&segment.records)).collect::<Result<Vec<_>, _>>()
+        segments.iter().map(|segment| log::changes(&segment.records, &original.table)).collect::<Result<Vec<_>, _>>()
     });
     let durability = *random.pick(&[Durability::Os, Durability::Os, Durability::Sync, Durability::None]);
     let options = || TableOptions::new().create(false).log_bytes(1 << 18).durability(durability);

@@ -26,6 +26,7 @@ pub const APPEND: u8 = 2;
 pub const REMOVE: u8 = 3;
 pub const CLEAR: u8 = 4;
 pub const BATCH: u8 = 5;
+pub const PUT_STORED: u8 = 6;
 pub const RESUMED: u8 = 0x7E;
 pub const PIECE: u8 = 0x7F;
 pub const IN_PIECES: u8 = 0x80;
@@ -184,10 +185,27 @@ fn part(bytes: &mut &[u8]) -> Result<Vec<u8>> {
     Ok(part.to_vec())
 }
 
-/// Returns the changes of a record.
-fn changes_of(kind: u8, mut body: &[u8]) -> Result<Vec<Change>> {
+/// Returns the value that a *put, stored* refers to. `None` if `table`, the table's file, does not have it.
+fn stored(reference: &[u8], table: &[u8]) -> Result<Option<Vec<u8>>> {
+    if reference.len() != 16 {
+        return Err(format!("a reference of {} bytes", reference.len()));
+    }
+    let (at, len) = (u64_at(reference, 0), u64::from(u32_at(reference, 8)));
+    let value = at.checked_add(len).and_then(|end| table.get(usize::try_from(at).ok()?..usize::try_from(end).ok()?));
+    Ok(value.filter(|value| crc32c(0, value) == u32_at(reference, 12)).map(<[u8]>::to_vec))
+}
+
+/// Returns the changes of a record; `None` if the value it refers to was lost.
+fn changes_of(kind: u8, mut body: &[u8], table: &[u8]) -> Result<Option<Vec<Change>>> {
     let body = &mut body;
-    Ok(match kind {
+    Ok(Some(match kind {
+        PUT_STORED => {
+            let key = part(body)?;
+            match stored(body, table)? {
+                Some(value) => vec![Change::Put(key, value)],
+                None => return Ok(None),
+            }
+        }
         PUT => vec![Change::Put(part(body)?, body.to_vec())],
         APPEND => vec![Change::Append(part(body)?, body.to_vec())],
         REMOVE => vec![Change::Remove(body.to_vec())],
@@ -206,29 +224,41 @@ fn changes_of(kind: u8, mut body: &[u8]) -> Result<Vec<Change>> {
             changes
         }
         other => return Err(format!("a record of kind {other}")),
-    })
+    }))
 }
 
-/// Returns the changes of each valid record of a segment; the changes of one record are made together.
-pub fn changes(records: &[Record]) -> Result<Vec<Vec<Change>>> {
+/// The changes of each valid record of a segment; the changes of one record are made together. `table` is the table's
+/// file.
+pub fn changes(records: &[Record], table: &[u8]) -> Result<Vec<Vec<Change>>> {
+    Ok(changes_to(records, table)?.0)
+}
+
+/// Returns [`changes`], and the number of the first record that refers to a lost value, where the log ends.
+fn changes_to(records: &[Record], table: &[u8]) -> Result<(Vec<Vec<Change>>, Option<usize>)> {
     let mut changes = Vec::new();
     let mut pieces: HashMap<[u8; 4], Vec<u8>> = HashMap::new();
-    for Record { kind, body } in records {
-        match *kind {
-            RESUMED => pieces.clear(),
+    for (number, Record { kind, body }) in records.iter().enumerate() {
+        let made = match *kind {
+            RESUMED => {
+                pieces.clear();
+                continue;
+            }
             PIECE => {
                 let (number, content) = body.split_first_chunk().ok_or("a piece without a number")?;
                 pieces.entry(*number).or_default().extend(content);
+                continue;
             }
             kind if kind & IN_PIECES != 0 => {
                 let number: [u8; 4] = body[..].try_into().map_err(|_| "not the number of a record in pieces")?;
                 let whole = pieces.remove(&number).ok_or("a record without its pieces")?;
-                changes.push(changes_of(kind & !IN_PIECES, &whole)?);
+                changes_of(kind & !IN_PIECES, &whole, table)?
             }
-            kind => changes.push(changes_of(kind, body)?),
-        }
+            kind => changes_of(kind, body, table)?,
+        };
+        let Some(made) = made else { return Ok((changes, Some(number))) };
+        changes.push(made);
     }
-    Ok(changes)
+    Ok((changes, None))
 }
 
 /// Returns the segments that are valid for the table file `table`, in order; `files` are in the order of their names.
@@ -244,7 +274,14 @@ pub fn follow(files: &[Vec<u8>], table: &[u8]) -> Result<Vec<Segment>> {
         None => s.header.number == sequence || s.header.before == none_before,
         Some(last) => s.header.before == last.end,
     }) {
-        order.push(segments.remove(next));
+        let mut segment = segments.remove(next);
+        // A record that cannot be read is an error for the caller that decodes it.
+        if let Ok((_, Some(lost))) = changes_to(&segment.records, table) {
+            segment.records.truncate(lost);
+            let Builder { bytes, checksum } = Builder::behind(&segment);
+            segment.end = End { offset: bytes.len() as u64, checksum, ..segment.end };
+        }
+        order.push(segment);
     }
     Ok(order)
 }

@@ -22,6 +22,7 @@ mod hostile_blocks;
 mod planted;
 mod readers;
 mod spilled;
+mod stored;
 mod views;
 mod workload;
 

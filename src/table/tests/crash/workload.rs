@@ -70,6 +70,8 @@ pub(super) struct Workload {
     maps: bool,
     /// Whether operations may come while a backup prevents checkpoints.
     backups: bool,
+    /// Whether puts of large values write them to the file at once.
+    stores: bool,
     pub ops: Vec<Op>,
 }
 
@@ -124,7 +126,8 @@ impl Workload {
         let beside = filled.into_iter().chain(changed).chain([Op::CheckpointEnds, Op::Backup]);
         let start = random.below(len + 1);
         ops.splice(start..start, large.into_iter().chain(cut).chain(over).chain(backup).chain(beside));
-        Workload { seed, options, durability, maps: seed % 2 == 1, backups: true, ops }
+        let stores = (seed / 3).is_multiple_of(2);
+        Workload { seed, options, durability, maps: seed % 2 == 1, backups: true, stores, ops }
     }
 
     /// Makes the operations of one of several concurrent writers, on keys of its own. `seed` chooses the page and
@@ -135,6 +138,7 @@ impl Workload {
         workload.durability =
             random.pick(&[Durability::Sync, Durability::Os, Durability::Sync, Durability::Os, Durability::None]);
         workload.maps = random.percent(75);
+        workload.stores = seed.is_multiple_of(2);
         // The table spills, or makes checkpoints when the log is full. A segment has room for one value, or for a long
         // record and others.
         let (cache_bytes, log_bytes) = random.pick(&[(1, 800_000), (1, 1), (CACHE_BYTES, 1), (CACHE_BYTES, 800_000)]);
@@ -229,6 +233,9 @@ impl Workload {
         disk.let_map(self.maps);
         let mut options = self.options.clone();
         options.storage = Arc::new(disk.clone());
+        if !self.stores {
+            options.stored_bytes_min = usize::MAX;
+        }
         change(&mut options);
         options
     }
@@ -584,7 +591,8 @@ impl<'w> Run<'w> {
     pub(super) fn step(&mut self, number: usize) -> Result<(), Error> {
         let op = self.workload.ops[number].clone();
         self.open()?;
-        let syncs_log = self.workload.durability != Durability::None;
+        let syncs_log = self.workload.durability != Durability::None
+            && self.table.as_ref().is_some_and(|table| !table.pager.values().has_replayed());
         // The operation would wait for the checkpoint that this thread holds back.
         if self.held.is_some() && op.makes_checkpoint() && !(matches!(op, Op::Sync) && syncs_log) {
             return Ok(());
