@@ -5,7 +5,7 @@
 //! window   adjacent frames (`allocate/window.rs`) and as many adjacent blocks; one value after another fills them
 //! write    take units -> write the value to the blocks -> their checksums into the block map, as sealed
 //!          -> {byte in the file, length, checksum} for the record of the log
-//! freeze   the window is closed: its blocks are those of the checkpoint from then on
+//! freeze   the window is closed, since the checkpoint has its blocks from then on
 //! due      a checkpoint, after as many bytes as the log may have: a replay reads them, and the blocks of overwritten
 //!          ones wait for it
 //! sync     the file, then the log
@@ -213,7 +213,7 @@ impl<'p> Values<'p> {
         Ok(())
     }
 
-    /// Opens a window for `units` at least. Returns false if there is none.
+    /// Opens a window of at least `units`. Returns false if values should be stored as others are.
     fn open_window(&self, window: &mut Window, units: u32) -> Result<bool> {
         let Some(blocks) = &self.frames.blocks else { return Ok(false) };
         let Some(frames) = self.allocator.open_window(units)? else { return Ok(false) };

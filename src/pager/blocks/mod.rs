@@ -103,7 +103,7 @@ struct Last {
 /// Room on the disk is asked for in steps of at least this.
 const STEP_BYTES: u64 = 1 << 20;
 
-/// Values that are written at once are in at most so many adjacent blocks: a region has 128 MiB at least.
+/// The longest run of blocks for values, in bytes. A run is within one region, which has at least 128 MiB.
 const RUN_BYTES_MAX: u32 = 64 << 20;
 
 /// How many bytes a leaf of the map in memory may take, as a part of the cache.
@@ -473,7 +473,7 @@ impl Blocks {
         free.into_iter().for_each(|block| self.room().free(block));
     }
 
-    /// Whether so many frames were written since the last checkpoint that one is due.
+    /// Whether a checkpoint is due because of the number of frames written since the last one.
     fn is_live_large(&self) -> bool {
         self.map.lock().live.written.len() > self.live_max
     }
@@ -526,8 +526,8 @@ impl Blocks {
     }
 
     /// Notes that values were written to adjacent blocks, the first of them that of frame `first`, and that these
-    /// frames now have these checksums. Returns whether so many were that a checkpoint is due. The caller is inside the
-    /// gate.
+    /// frames now have these checksums. Returns whether a checkpoint is due because of the number of frames written.
+    /// The caller is inside the gate.
     pub(in crate::pager) fn seal(&self, first: FrameNo, block: u32, sums: &[u32]) -> bool {
         let mut entries = self.map.lock();
         for (at, &sum) in (0..).zip(sums) {

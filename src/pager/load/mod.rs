@@ -201,7 +201,7 @@ impl Frames {
         due && self.file.handle.is_some()
     }
 
-    /// At most so many dirty frames have no block with their bytes.
+    /// An upper bound of the number of dirty frames whose bytes are in no block.
     #[inline]
     pub(super) fn unwritten_count(&self) -> u64 {
         self.pool.unwritten_count(self.blocks.as_ref().map_or(0, Blocks::written_count))

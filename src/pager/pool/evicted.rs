@@ -94,7 +94,8 @@ impl Pool {
         latch.whole().store(0, content);
     }
 
-    /// At most so many dirty frames have no block with their bytes, if dirty frames were written `written` times.
+    /// An upper bound of the number of dirty frames whose bytes are in no block. `written` is how often a dirty frame
+    /// was written since the last checkpoint began.
     pub(in crate::pager) fn unwritten_count(&self, written: u64) -> u64 {
         (self.dirty_count() + self.dirtied.again.load(Relaxed)).saturating_sub(written)
     }
