@@ -80,17 +80,7 @@ impl Table {
         let record = WalRecord::Put { key: key.bytes, value: b"" };
         let writer = self.enter_to_log(|| record.log_bytes())?;
         let Some(extent) = self.buckets.extent_of_parts(key.bytes, len, read)? else { return Ok(false) };
-        let mut referred = false;
-        let mut set = |bucket: &mut Bucket<'_>, location: Option<PairLocation>| {
-            let delta = bucket.set_extent(key, location, &extent)?;
-            referred = true;
-            Ok(Some(delta))
-        };
-        let put = self.write_inside(writer, key, address, record, Edit::With(&mut set));
-        if !referred {
-            self.buckets.free_extent(&extent);
-        }
-        put.map(|_| true)
+        self.put_extent(writer, key, address, record, &extent).map(|_| true)
     }
 }
 

@@ -14,7 +14,10 @@
 use super::handle::Table;
 use super::options::Durability;
 use super::wal_record::{Reference, WalRecord, encode_reference};
+use super::writer::Writer;
+use crate::buckets::address::BucketAddress;
 use crate::buckets::edit::Edit;
+use crate::buckets::extent::Extent;
 use crate::buckets::{Bucket, HashedKey, PairLocation};
 use crate::error::Result;
 use crate::pager::wal::Lsn;
@@ -37,16 +40,28 @@ impl Table {
         self.pager.count_value(value.len() as u64);
         *reference = encode_reference(stored);
         let record = if is_whole { put } else { WalRecord::PutStored { key: key.bytes, reference } };
+        self.put_extent(writer, key, address, record, &extent).map(Some)
+    }
+
+    /// Lets the record of `key` refer to an extent, which is freed if that fails. Returns the position to wait for.
+    pub(super) fn put_extent(
+        &self,
+        writer: Writer<'_>,
+        key: HashedKey<'_>,
+        address: BucketAddress<'_>,
+        record: WalRecord<'_>,
+        extent: &Extent,
+    ) -> Result<Lsn> {
         let mut referred = false;
         let mut set = |bucket: &mut Bucket<'_>, location: Option<PairLocation>| {
-            let delta = bucket.set_extent(key, location, &extent)?;
+            let delta = bucket.set_extent(key, location, extent)?;
             referred = true;
             Ok(Some(delta))
         };
         let put = self.write_inside(writer, key, address, record, Edit::With(&mut set));
         if !referred {
-            self.buckets.free_extent(&extent);
+            self.buckets.free_extent(extent);
         }
-        Ok(Some(put?.lsn))
+        put.map(|written| written.lsn)
     }
 }
