@@ -298,10 +298,10 @@ impl Pager {
         self.frames.blocks.as_ref().is_some_and(|blocks| blocks.is_soon_shorter(most))
     }
 
-    /// Cuts off what follows the last checkpoint in the file. Called once the log is replayed, which does not refer to
-    /// it.
-    pub(crate) fn cut_to_last(&self) -> Result<()> {
-        self.frames.blocks.as_ref().map_or(Ok(()), |blocks| blocks.cut_to_last(&self.frames.file))
+    /// Called when the log is replayed: blocks that neither the last checkpoint nor the log has may be written.
+    pub(crate) fn begin_reuse(&self) -> Result<()> {
+        let has_values = self.values().has_replayed();
+        self.frames.blocks.as_ref().map_or(Ok(()), |blocks| blocks.begin_reuse(&self.frames.file, has_values))
     }
 
     /// Cuts free blocks off the end of the file. The caller keeps checkpoints out.

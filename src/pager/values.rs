@@ -353,7 +353,13 @@ impl<'p> Values<'p> {
             return Ok(None);
         }
         self.stored.replayed.store(true, Relaxed);
-        if again && !self.frames.file.read_only {
+        if self.frames.file.read_only {
+            return Ok(Some(value));
+        }
+        if let Some(blocks) = &self.frames.blocks {
+            blocks.keep_logged(&self.frames.file, stored.address..end);
+        }
+        if again {
             file.write_at(&value, stored.address).map_err(fail("write a value again to"))?;
         }
         Ok(Some(value))

@@ -147,9 +147,8 @@ impl Table {
         Ok(())
     }
 
-    /// Called once values were replayed that are in the file: makes a checkpoint. Until then nothing else refers to
-    /// them, they may be only in the system's cache, and only what is beyond them is written: a file would grow with
-    /// each crash.
+    /// Called once values were replayed that are in the file: makes a checkpoint. Until then only the log refers to
+    /// them, and they may be only in the system's cache.
     pub(super) fn checkpoint_replayed(&self) -> Result<()> {
         match self.checkpoint() {
             // The log still refers to them.

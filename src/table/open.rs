@@ -236,7 +236,8 @@ impl Table {
         *self.closed.get_mut() = false;
         self.replaying = false;
         pager.reserve_growth(true);
-        if pager.values().has_replayed() { self.checkpoint_replayed() } else { pager.cut_to_last() }
+        pager.begin_reuse()?;
+        if pager.values().has_replayed() { self.checkpoint_replayed() } else { Ok(()) }
     }
 
     /// Returns the number of changes replayed from the log: at the open, because the process or machine had died before

@@ -254,6 +254,17 @@ def geo(r):
     origin = lambda: r.choice([["FROMLONLAT", *place(r)], ["FROMMEMBER", name()], ["fromlonlat", "13.4", "38.1"]])
     extra = lambda: [word for option in r.sample([["ASC"], ["DESC"], ["WITHDIST"], ["WITHHASH"], ["WITHCOORD"], ["COUNT", r.choice(["1", "3", "20", "0", "-1", "x"])], ["COUNT", "5", "ANY"], ["ANY"], ["x"]], r.choice([0, 0, 1, 1, 2, 3])) for word in option]
     store = lambda: r.choice([[], [], [], ["STORE", r.choice(["geo2", key(r)])], ["STOREDIST", "geo2"], ["STORE"]])
+
+    def limited(words):
+        """A command that stores what COUNT leaves; with equal distances Redis leaves any, so only the number is looked at."""
+        if "COUNT" in words:
+            for at, word in enumerate(words):
+                if word in ("STORE", "STOREDIST") and words[0].startswith("GEORADIUS") and words[at + 1 :]:
+                    words[at + 1] = "counted"
+            if words[0] == "GEOSEARCHSTORE":
+                words[1] = "counted"
+        return words
+
     return r.choice([
         lambda: ["GEOADD", k(), *(word for _ in range(r.choice([1, 1, 2, 20, 200])) for word in (*place(r), name()))],
         lambda: ["GEOADD", k(), *(word for _ in range(r.choice([1, 1, 2, 20, 200])) for word in (*place(r), name()))],
@@ -263,9 +274,10 @@ def geo(r):
         lambda: ["GEOSEARCH", k(), *origin(), *shape(), *extra()],
         lambda: ["GEOSEARCH", k(), *origin(), *shape(), *extra()],
         lambda: ["GEOSEARCH", k(), *shape(), *extra(), *origin(), *r.choice([(), origin(), shape()])],
-        lambda: ["GEOSEARCHSTORE", r.choice(["geo2", key(r)]), k(), *origin(), *shape(), *extra(), *r.choice([(), ("STOREDIST",)])],
-        lambda: [r.choice(["GEORADIUS", "GEORADIUS_RO"]), k(), *place(r), distance(r), unit(r), *extra(), *store()],
-        lambda: [r.choice(["GEORADIUSBYMEMBER", "GEORADIUSBYMEMBER_RO"]), k(), name(), distance(r), unit(r), *extra(), *store()],
+        lambda: limited(["GEOSEARCHSTORE", r.choice(["geo2", key(r)]), k(), *origin(), *shape(), *extra(), *r.choice([(), ("STOREDIST",)])]),
+        lambda: limited([r.choice(["GEORADIUS", "GEORADIUS_RO"]), k(), *place(r), distance(r), unit(r), *extra(), *store()]),
+        lambda: limited([r.choice(["GEORADIUSBYMEMBER", "GEORADIUSBYMEMBER_RO"]), k(), name(), distance(r), unit(r), *extra(), *store()]),
+        lambda: ["ZCARD", "counted"],
         lambda: ["ZRANGE", r.choice(["geo", "geo2"]), "0", "-1", "WITHSCORES"],
         lambda: ["ZREM", k(), *(name() for _ in range(r.choice([1, 100])))],
     ])()
@@ -495,6 +507,9 @@ def comparable(words, reply):
         # Redis compares texts up to their first zero byte, so that texts with one may be in any order.
         if "ALPHA" in words and any(isinstance(part, bytes) and b"\0" in part for part in reply):
             return len(reply) if "LIMIT" in words else sorted_by(reply, max(1, words.count("GET")))
+    # Of equal distances, Redis's COUNT leaves any.
+    if name.startswith("GEO") and "COUNT" in words and isinstance(reply, list):
+        return [entry[1] if "WITHDIST" in words else "any" for entry in reply]
     if name == "CONFIG" and isinstance(reply, str) and "save" in words:
         return reply[:20]
     if name in RANDOM:

@@ -15,8 +15,8 @@
 //! freed      a block waits from the last checkpoint that has it, `death`, on; it is used again once checkpoint
 //!            death + 1 is durable and no reader holds a checkpoint that has it. The blocks of each held one are kept
 //!            as a set; while one older than this open is held, no block below the length found is used
-//! open       write the header again, sync; until a checkpoint of this handle is durable, write only beyond the length
-//!            found, and make a checkpoint of each sync
+//! open       write the header again, sync; until the log is replayed, write only beyond the length found, and then not
+//!            to what its records refer to; until a checkpoint of this handle is durable, each sync makes one
 //! checkpoint freeze, reserve -> frozen frames, nodes, bitmaps -> sync -> header into the other slot -> sync -> free
 //!            what waited, release the log -> header into the first slot too, unsynced
 //! ```
@@ -196,18 +196,27 @@ impl Blocks {
         Ok(blocks)
     }
 
-    /// Cuts off what an earlier process wrote for a checkpoint that it did not complete, unless a reader holds an
-    /// earlier one, which may have blocks there, or this handle has written there. Called when the log is replayed, if
-    /// no record refers to the file.
-    pub(in crate::pager) fn cut_to_last(&self, file: &TableFile) -> Result<()> {
+    /// Keeps the blocks of a value that a record of the log refers to. Called while the log is replayed.
+    pub(in crate::pager) fn keep_logged(&self, file: &TableFile, bytes: Range<u64>) {
+        let block_bytes = file.frame_bytes as u64;
+        // They are in the file, which has at most 2^32 blocks.
+        self.room().keep_logged((bytes.start / block_bytes) as u32..bytes.end.div_ceil(block_bytes) as u32);
+    }
+
+    /// Called when the log is replayed: free blocks may be written from now on. Cuts off what an earlier process wrote
+    /// for a checkpoint that it did not complete, unless a record of the log refers to the file (`is_referred_to`), a
+    /// reader holds a checkpoint, which may have blocks there, or this handle has written there.
+    pub(in crate::pager) fn begin_reuse(&self, file: &TableFile, is_referred_to: bool) -> Result<()> {
         let (last, mut room) = (self.last(), self.room());
         let (Some(header), Some(handle)) = (&last.header, &file.handle) else { return Ok(()) };
-        if room.is_as_found(header.length) && commit::held_checkpoints(handle.as_ref()).is_some_and(|h| h.is_empty()) {
+        let Some(held) = commit::held_checkpoints(handle.as_ref()) else { return Ok(()) };
+        if held.is_empty() && !is_referred_to && room.is_as_found(header.length) {
             let bytes = u64::from(header.length) * file.frame_bytes as u64;
             handle.set_len(bytes).map_err(|e| Error::io(&file.path, "set the length of", e))?;
             *room = Room::new(file.frame_bytes, last.used.clone(), header.length, header.table.sequence);
-            self.ready.store(0, Relaxed);
         }
+        room.lower_floor(&held);
+        self.ready.store(0, Relaxed);
         Ok(())
     }
 

@@ -43,6 +43,8 @@ enum Bug {
     LoggedBlockFreed,
     /// The replay writes to any free block.
     ReplayAnywhere,
+    /// After the replay, blocks that the log refers to are free.
+    LoggedFreeAfterReplay,
     /// Before the first checkpoint of a handle, a sync only syncs the file and the log.
     ReplayedSynced,
     /// An open does not write its header again.
@@ -77,7 +79,7 @@ enum Bug {
     Unreserved,
 }
 
-const BUGS: [Bug; 24] = [
+const BUGS: [Bug; 25] = [
     Bug::ReusedEarly,
     Bug::HeldIgnored,
     Bug::HeldAtOpenIgnored,
@@ -86,6 +88,7 @@ const BUGS: [Bug; 24] = [
     Bug::SealedBlockRewritten,
     Bug::LoggedBlockFreed,
     Bug::ReplayAnywhere,
+    Bug::LoggedFreeAfterReplay,
     Bug::ReplayedSynced,
     Bug::HeaderNotRewritten,
     Bug::HeaderBeforeData,
@@ -194,8 +197,9 @@ impl Disk {
 
     fn write(&mut self, block: Block, content: Content) {
         self.blocks[usize::from(block)].write(content);
-        if block >= self.length.view() {
-            self.length.write(block + 1);
+        // A sync of a block makes the length durable that it needs, also if an earlier sync of the length failed.
+        if block >= self.length.view().min(self.length.durable) {
+            self.length.write(self.length.view().max(block + 1));
         }
     }
 
@@ -319,8 +323,10 @@ struct Writer {
     header: Header,
     /// Until the header is synced, nothing else is written.
     opening: bool,
-    /// Only blocks from this one on are written; `None` once a checkpoint of this handle is durable.
+    /// Only blocks from this one on are written; `None` once the log is replayed.
     from: Option<Block>,
+    /// Whether a checkpoint of this handle is durable.
+    has_checkpoint: bool,
     free: u16,
     birth: [Number; BLOCKS],
     waiting: Vec<Waiting>,
@@ -351,6 +357,8 @@ struct World {
     next: Version,
     /// The disk has failed: a write was silently lost, or a header rotted. Then an error is allowed.
     failed: bool,
+    /// The failure was a header that rotted.
+    rotted: bool,
     /// What happened, for the test of the model itself.
     seen: BTreeMap<&'static str, usize>,
 }
@@ -381,6 +389,7 @@ impl World {
             before: 0,
             next: 1,
             failed: false,
+            rotted: false,
             seen: BTreeMap::new(),
         }
     }
@@ -426,6 +435,7 @@ impl World {
     fn check_open(&self, end: usize, acknowledged: usize) -> Outcome {
         let (_, header, _, skip) = match self.choose() {
             Err(_) if self.failed => return Ok(()),
+            Ok((_, header, ..)) if self.is_noticed(&header) => return Ok(()),
             chosen => chosen?,
         };
         let mut found = self.check_tree(&header)?;
@@ -450,8 +460,23 @@ impl World {
         Ok(())
     }
 
+    /// Whether the last header rotted, and a checksum tells that blocks of the one before were written since.
+    fn is_noticed(&self, header: &Header) -> bool {
+        self.rotted && self.read_tree(header).is_err()
+    }
+
     /// Checks that a checkpoint has its contents, and returns them.
     fn check_tree(&self, header: &Header) -> Result<[Version; FRAMES], String> {
+        let found = self.read_tree(header)?;
+        match self.expected.get(&header.number) {
+            Some(expected) if *expected != found => {
+                Err(format!("checkpoint {} has {found:?}, not {expected:?}", header.number))
+            }
+            _ => Ok(found),
+        }
+    }
+
+    fn read_tree(&self, header: &Header) -> Result<[Version; FRAMES], String> {
         let mut found = [0; FRAMES];
         for (frame, entry) in header.node.map.iter().enumerate() {
             let Some((block, version)) = *entry else { continue };
@@ -464,12 +489,7 @@ impl World {
             }
             found[frame] = version;
         }
-        match self.expected.get(&header.number) {
-            Some(expected) if *expected != found => {
-                Err(format!("checkpoint {} has {found:?}, not {expected:?}", header.number))
-            }
-            _ => Ok(found),
-        }
+        Ok(found)
     }
 
     /// Checks readers, a kill and some power losses.
@@ -532,6 +552,7 @@ impl World {
     fn open(&mut self) -> Outcome {
         let (slot, header, bitmap, skip) = match self.choose() {
             Err(_) if self.failed => return Err(String::new()),
+            Ok((_, header, ..)) if self.is_noticed(&header) => return Err(String::new()),
             chosen => chosen?,
         };
         self.saw("opens");
@@ -564,6 +585,7 @@ impl World {
             header,
             opening: rewrites,
             from: Some(length),
+            has_checkpoint: false,
             free,
             birth: [0; BLOCKS],
             waiting,
@@ -574,6 +596,9 @@ impl World {
             copied: false,
         });
         self.log.last = self.log.last.max(header.number);
+        if !rewrites {
+            self.end_replay();
+        }
         Ok(())
     }
 
@@ -899,7 +924,7 @@ impl World {
                 let number = checkpoint.number;
                 writer.header = checkpoint.header.expect("it was written");
                 writer.slot = slot;
-                writer.from = None;
+                writer.has_checkpoint = true;
                 self.disk.sync();
                 // The log's earlier segments are released.
                 let gone = self.log.records.iter().take_while(|record| record.segment < number).count();
@@ -928,7 +953,28 @@ impl World {
         now.resident = Some(record.version);
         now.dirty = true;
         self.saw("records replayed");
+        self.end_replay();
         Ok(())
+    }
+
+    /// Once the log is replayed, all blocks may be written that neither the checkpoint nor the log has.
+    fn end_replay(&mut self) {
+        let ignores_logged = self.has(Bug::LoggedFreeAfterReplay);
+        let writer = self.writer.as_mut().expect("it replays");
+        if !writer.replay.is_empty() || writer.from.take().is_none() || ignores_logged {
+            return;
+        }
+        let number = writer.header.number;
+        let records = self.log.records.iter().filter(|record| record.segment >= number);
+        for block in records.filter_map(|record| record.stored) {
+            let waiting = writer.waiting.iter().position(|waiting| waiting.block == block);
+            if let Some(at) = waiting {
+                writer.waiting[at].death = number;
+            } else if writer.free & 1 << block != 0 {
+                writer.free &= !(1 << block);
+                writer.waiting.push(Waiting { block, birth: 0, death: number });
+            }
+        }
     }
 
     // --- walks ---
@@ -958,6 +1004,8 @@ impl World {
             _ if writer.opening => {
                 writer.opening = false;
                 self.disk.sync();
+                self.disk.headers[1 - writer.slot].write(Some(writer.header));
+                self.end_replay();
             }
             14..30 if writer.checkpoint.is_some() && !writer.poisoned => return self.step_checkpoint(random),
             30..45 => self.evict(frame),
@@ -968,7 +1016,7 @@ impl World {
             57..70 if !writer.poisoned => self.write(frame, random.percent(25)),
             // Until a checkpoint of this handle is durable, a sync is a checkpoint: after a failed sync of an earlier
             // handle, the system may treat values that the log refers to as written.
-            70..75 if !writer.poisoned && (writer.from.is_none() || syncs_replayed) => {
+            70..75 if !writer.poisoned && (writer.has_checkpoint || syncs_replayed) => {
                 // The file first, for the values that the log refers to.
                 self.disk.sync();
                 self.log.synced = self.log.records.len();
@@ -991,7 +1039,7 @@ impl World {
         } else if random.percent(50) && writer.checkpoint.is_none() && !writer.opening {
             let slot = writer.slot;
             self.disk.headers[slot] = Cell::new(None);
-            self.failed = true;
+            (self.failed, self.rotted) = (true, true);
             self.saw("headers that rot");
             return self.crash(false, random);
         }

@@ -4,8 +4,8 @@
 //! taken    a checkpoint in use, or one that is being written, or an eviction has it; or it waits
 //! waits    checkpoint `death` has it and the next one does not: it is free once the next one is durable and no reader
 //!          holds a checkpoint that has it
-//! floor    until a checkpoint of this handle is durable, and no reader holds one that is older than the open, only
-//!          blocks from here on are given out: what these use below is not known
+//! floor    until the log is replayed, and no reader holds a checkpoint that is older than the open, only blocks from
+//!          here on are given out: what the log's records refer to below, and what these readers have, is not known
 //! ```
 //!
 //! A full disk must not keep a table from being emptied, for which checkpoints need blocks. So growth and evictions
@@ -20,6 +20,7 @@
 
 use super::STEP_BYTES;
 use crate::pager::file::headers::HEADER_BLOCKS;
+use std::ops::Range;
 
 /// Blocks of a region: those that one bitmap describes.
 pub(super) fn region_blocks(block_bytes: usize) -> u32 {
@@ -412,7 +413,6 @@ impl Room {
         }
         let Some(held) = held else { return };
         self.held.retain(|checkpoint| held.contains(&checkpoint.number));
-        let oldest = held.iter().min().copied();
         for Waiting { death, blocks } in std::mem::take(&mut self.waiting) {
             let (needed, free): (Vec<u32>, Vec<u32>) = blocks.into_iter().partition(|&block| {
                 let has = |checkpoint: &Held| checkpoint.number <= death && checkpoint.used.contains(block);
@@ -424,9 +424,23 @@ impl Room {
             }
         }
         self.next_run = 0;
-        if self.floor > 0 && oldest.is_none_or(|oldest| oldest >= self.opened) {
+        self.lower_floor(held);
+    }
+
+    /// Called for the blocks of a value that a record of the log refers to, while the log is replayed: they wait for
+    /// the next checkpoint. A block of the checkpoint that was opened is in a record only if the file is damaged.
+    pub(super) fn keep_logged(&mut self, blocks: Range<u32>) {
+        let blocks = blocks.filter(|&block| self.taken.insert(block)).collect();
+        self.waiting.push(Waiting { death: self.opened, blocks });
+    }
+
+    /// Lets all free blocks be given out, unless one of the `held` checkpoints is older than the open. Called once the
+    /// log is replayed.
+    pub(super) fn lower_floor(&mut self, held: &[u64]) {
+        if self.floor > 0 && held.iter().all(|&held| held >= self.opened) {
             self.floor = 0;
             self.next = 0;
+            self.next_run = 0;
             self.free = self.end - self.taken.len();
         }
     }

@@ -178,8 +178,8 @@ fn a_cache_full_of_dirty_frames_on_a_full_disk_refuses_writes_until_there_is_roo
         table.close().unwrap();
         let table = open();
         let put = |n: u32, byte: u8| table.put(&(n % PAIRS).to_be_bytes(), &[byte; 100]);
-        // Space for the log, but too little for half of the cache.
-        disk.limit_room(Some(disk.used_room() + (100 << 10)));
+        // Space for two segments of the log, but too little for half of the cache.
+        disk.limit_room(Some(disk.used_room() + (180 << 10)));
         let made = (0..10_000).map(|n| put(n * 37, 2)).take_while(Result::is_ok).count() as u32;
         assert!((10..600).contains(&made), "{durability:?}: {made} writes");
         for n in made..made + 1000 {

@@ -4,7 +4,7 @@
 //! bytes this way.
 
 use super::workload::{Content, PATH, Workload};
-use super::{Crash, Fault, Plan, Simulated, State, Tally, content_of};
+use super::{Crash, Fault, Plan, Simulated, State, Tally, content_of, each_crash};
 use crate::error::ErrorKind;
 use crate::io::Storage;
 use crate::io::simulated::Event;
@@ -74,6 +74,49 @@ fn a_replayed_value_is_durable_after_a_sync_and_after_an_open_that_waits_for_the
         }
         let left = open(&after(&killed, Crash::LoseUnsynced), Durability::Os);
         assert!(has(&left, b"first", &first) && has(&left, b"second", &second), "{durability:?}");
+    }
+}
+
+#[test]
+fn an_open_after_a_crash_writes_over_no_value_that_the_log_has() {
+    let disk = Simulated::new(State::default());
+    let table = open(&disk, Durability::Os);
+    let pairs: Vec<_> = (0..20).map(|n: u8| ([n], value(n.into(), 3000 + 500 * usize::from(n)))).collect();
+    pairs.iter().for_each(|(key, value)| table.put(key, value).unwrap());
+    let killed = after(&disk, Crash::Kill);
+    let base = killed.state();
+    // Replays, and makes a checkpoint.
+    let table = open(&killed, Durability::Os);
+    assert_eq!((table.replayed(), table.counters().checkpoints), (20, 1));
+    let mut random = Random::new(&[1]);
+    let mut crashes = 0;
+    each_crash(&base, &killed.trace(), &mut Random::new(&[2]), |call, state| {
+        let left = Simulated::new(state.survivors(Crash::Kill, &mut random, &mut Tally::default()));
+        let table = open(&left, Durability::Os);
+        let missing = pairs.iter().filter(|(key, value)| !has(&table, key, value)).count();
+        crashes += 1;
+        if missing == 0 { Ok(()) } else { Err(format!("a crash at call {call} leaves {missing} values damaged")) }
+    })
+    .unwrap();
+    assert!(crashes > 20, "{crashes}");
+}
+
+#[test]
+fn a_file_does_not_grow_with_each_crash() {
+    for len in [100, 5000] {
+        let mut disk = Simulated::new(State::default());
+        let mut lengths = Vec::new();
+        for round in 0..12 {
+            let table = open(&disk, Durability::Os);
+            let put_all = || (0..600u32).for_each(|n| table.put(&n.to_le_bytes(), &value(round, len)).unwrap());
+            put_all();
+            table.checkpoint().unwrap();
+            put_all();
+            disk = after(&disk, Crash::Kill);
+            lengths.push(disk.state().content(Path::new(PATH)).unwrap().len());
+        }
+        let (early, last) = (lengths[3], lengths[11]);
+        assert!(last <= early + early / 4, "{len}: {lengths:?}");
     }
 }
 
