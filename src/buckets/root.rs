@@ -12,7 +12,9 @@ const GROUPS: usize = 128;
 /// Offset of the names of a typed table's types in the root, and their bytes. On disk.
 const TYPES: usize = 64;
 pub(crate) const TYPES_BYTES: usize = GROUPS - TYPES;
-const ENCODED_BYTES: usize = GROUPS + 4 * linear::GROUP_COUNT;
+/// Offset of the table's name and of the next table's frame, and the end of both. On disk.
+const NAME: usize = GROUPS + 4 * linear::GROUP_COUNT;
+const ENCODED_BYTES: usize = NAME + 64 + 4;
 const _: () = assert!(ENCODED_BYTES <= ROOT_BYTES);
 
 /// The header's fields about the buckets of a table.
@@ -31,6 +33,8 @@ pub(crate) struct Root {
     pub types: String,
     /// The first frame of each group; 0 for none.
     pub groups: [u32; linear::GROUP_COUNT],
+    /// Whether it is the file's only table and has no name. A later version may write others.
+    pub is_only: bool,
 }
 
 impl Root {
@@ -90,6 +94,7 @@ impl Root {
             },
             types,
             groups: std::array::from_fn(|i| u32_at(bytes, GROUPS + 4 * i)),
+            is_only: bytes[NAME..ENCODED_BYTES].iter().all(|&b| b == 0),
         })
     }
 

@@ -137,6 +137,13 @@ fn another_version_is_distinguished_from_damage_whatever_else_it_changed() {
 }
 
 #[test]
+fn a_table_of_a_later_version_beside_others_is_no_damage() {
+    for (at, bytes) in [(spt::NAME_AT, &b"users"[..]), (spt::NAME_AT + 64, &7u32.to_le_bytes())] {
+        refused(&with_header(at, bytes), ErrorKind::Version, &["tables with names", "Upgrade"]);
+    }
+}
+
+#[test]
 fn a_cut_file_says_where_it_was_cut() {
     let file = inline();
     refused(&file[..1000], ErrorKind::Corrupt, &["cut to 1000 bytes", "backup"]);
@@ -184,7 +191,7 @@ fn a_header_that_contradicts_itself_says_in_what() {
         (spt::GROUPS_AT, &0u32.to_le_bytes(), ["bucket group", "header"]),
         (spt::GROUPS_AT + 4 * 3, &1u32.to_le_bytes(), ["two things at frame 1", "header"]),
         (spt::GROUPS_AT + 4 * 700, &900u32.to_le_bytes(), ["bucket group 700", "header"]),
-        (spt::GROUPS_AT + 4 * spt::GROUP_COUNT, &[1], ["header", "reserved bytes"]),
+        (spt::NAME_AT + 68, &[1], ["header", "reserved bytes"]),
         (4088, &[1], ["header", "reserved bytes"]),
     ] {
         refused(&with_header(at, bytes), ErrorKind::Corrupt, &words);

@@ -34,6 +34,8 @@ pub const ROOM_AT: usize = 160;
 pub const ROOT_AT: usize = 256;
 pub const GROUPS_AT: usize = ROOT_AT + 128;
 pub const GROUP_COUNT: usize = 746;
+/// Of the table's name and of the next table.
+pub const NAME_AT: usize = GROUPS_AT + 4 * GROUP_COUNT;
 pub const PAGE_HEADER_BYTES: usize = 24;
 pub const SLOT_BYTES: usize = 4;
 pub const EXTENT_BYTES: usize = 20;

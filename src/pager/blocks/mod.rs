@@ -173,6 +173,10 @@ impl Blocks {
                 }
                 last.used.add_bitmap(number * region, &bytes);
             }
+            if last.used.end() > header.length {
+                let (end, length) = (last.used.end(), header.length);
+                return Err(file.corrupt(format!("the bitmaps have {end} blocks, the header {length}")));
+            }
             last.nodes = nodes;
         }
         let used = last.used.clone();
