@@ -90,7 +90,8 @@ impl Pager {
 
     /// Large values in the file.
     pub(crate) fn values(&self) -> Values<'_> {
-        Values { frames: &self.frames, allocator: self.allocator(), stored: &self.stored }
+        let gathers = !self.log.as_ref().is_some_and(Log::is_on);
+        Values { frames: &self.frames, allocator: self.allocator(), stored: &self.stored, gathers }
     }
 
     /// Counts a value of `bytes` that was written at once. As many bytes as a segment of the log has make a checkpoint

@@ -25,6 +25,7 @@
 
 use super::allocate::Allocator;
 use super::allocate::compaction::Compacting;
+use super::blocks::behind::PART_BYTES;
 use super::interleave::{self, until_free};
 use super::load::Frames;
 use super::pool::{FrameNo, FrameSource, WriteGuard};
@@ -35,9 +36,6 @@ use crate::pager::file::sums::frame_sum;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
-
-/// Bytes that are written with one call at most.
-const PART_BYTES: usize = 64 << 10;
 
 /// Where values are written, and what is not yet safe.
 #[derive(Default)]
@@ -113,6 +111,8 @@ pub(crate) struct Values<'p> {
     pub(super) frames: &'p Frames,
     pub(super) allocator: Allocator<'p>,
     pub(super) stored: &'p Stored,
+    /// Whether several values are written with one call: nothing promises them before a checkpoint.
+    pub(super) gathers: bool,
 }
 
 impl<'p> Values<'p> {
@@ -153,6 +153,9 @@ impl<'p> Values<'p> {
             Ok(sums) => self.seal(&mut window, &sums, latch),
             Err(e) => {
                 // The file may have a part of the value.
+                if let Some(blocks) = &self.frames.blocks {
+                    blocks.cut_behind(window.block, window.head.len());
+                }
                 if let Some(latch) = latch {
                     self.frames.pool.keep_in_memory(window.frames.start, latch, &window.head);
                     self.frames.made_resident();
@@ -261,9 +264,10 @@ impl<'p> Values<'p> {
                 return Ok(()); // the last part has filled a frame
             }
             buffer.resize(end.next_multiple_of(frame_bytes), 0);
-            // A block is compared whole. What is new to a value is written by it.
+            // A block is compared whole. What is new to a value is written by it, or with it if values are gathered.
             let begins_in_last = from / frame_bytes == (end - 1) / frame_bytes && !from.is_multiple_of(frame_bytes);
-            let to = if window.is_zero || begins_in_last { end } else { buffer.len() };
+            let has_zeros = window.is_zero || begins_in_last && !self.gathers;
+            let to = if has_zeros { end } else { buffer.len() };
             self.write_frames(window, &mut sums, &buffer, from..to)?;
             buffer.truncate(end.next_multiple_of(unit_bytes));
             Ok(())
@@ -275,13 +279,9 @@ impl<'p> Values<'p> {
     /// Writes a part of `frames`, whole frames that follow those with `sums`, and adds their checksums.
     fn write_frames(&self, window: &Window, sums: &mut Vec<u32>, frames: &[u8], part: Range<usize>) -> Result<()> {
         let frame_bytes = self.frames.frame_bytes();
-        let block = u64::from(window.block) + sums.len() as u64;
-        let (at, end) = (block * frame_bytes as u64 + part.start as u64, block * frame_bytes as u64 + part.end as u64);
-        let file = &self.frames.file;
-        let handle = file.handle.as_ref().expect("a table without a file has no window");
-        file.refuse_hole_before(end)?;
-        handle.write_at(&frames[part], at).map_err(|e| Error::io(&file.path, "write a value to", e))?;
-        file.note_written_end(end);
+        let blocks = self.frames.blocks.as_ref().expect("a table without a file has no window");
+        let block = window.block + sums.len() as u32;
+        blocks.write_value(&self.frames.file, block, part, frames, self.gathers)?;
         let first = window.frames.start + sums.len() as FrameNo;
         sums.extend((first..).zip(frames.chunks_exact(frame_bytes)).map(|(frame, bytes)| frame_sum(frame, bytes)));
         Ok(())
@@ -308,6 +308,9 @@ impl<'p> Values<'p> {
 
     /// Called when a checkpoint begins, and when room is no longer to be held. The caller keeps writers out.
     pub(super) fn close(&self) -> Result<()> {
+        if let Some(blocks) = &self.frames.blocks {
+            blocks.write_behind(&self.frames.file)?;
+        }
         self.close_window(&mut self.window())?;
         self.stored.bytes.store(0, Relaxed);
         self.frames.space().has_windows = false;

@@ -50,6 +50,7 @@
 //!
 //! Not here: which frames a checkpoint writes (`pager/checkpoint/`), the life of a frame in memory (`pool/life.rs`).
 
+pub(in crate::pager) mod behind;
 pub(in crate::pager) mod commit;
 mod copy;
 #[cfg(test)]
@@ -67,6 +68,7 @@ use super::pool::FrameNo;
 use crate::error::{Error, Result};
 use crate::pager::file::headers::{CheckpointHeader, Entry, HEADER_BLOCKS, unmade_header};
 use crate::pager::interleave;
+use behind::Behind;
 use map::{Map, check, read_block};
 use room::{BlockSet, Room, homes, is_for_content, region_blocks};
 use std::collections::HashSet;
@@ -88,6 +90,7 @@ pub(in crate::pager) struct Blocks {
     ready: AtomicU64,
     /// See [`written_count`](Self::written_count).
     written: AtomicU64,
+    behind: Behind,
 }
 
 /// The last complete checkpoint, as the next one needs it.
@@ -120,6 +123,7 @@ impl Blocks {
             live_max: live_max(cache_frames),
             ready: AtomicU64::new(0),
             written: AtomicU64::new(0),
+            behind: Behind::new(block_bytes),
         }
     }
 
@@ -189,6 +193,7 @@ impl Blocks {
             live_max: live_max(cache_frames),
             ready: AtomicU64::new(0),
             written: AtomicU64::new(0),
+            behind: Behind::new(block_bytes),
         };
         // Before the log is cut or written, which continues from this header.
         if !file.read_only {
@@ -289,6 +294,9 @@ impl Blocks {
     ) -> Result<bool> {
         let entry = self.map.entry(file, frame)?;
         let Some(handle) = file.handle.as_ref().filter(|_| !entry.is_none()) else { return Ok(false) };
+        if self.behind.read(entry.block, bytes) {
+            return check(file, frame, entry, bytes).map(|()| true);
+        }
         let at = u64::from(entry.block) * file.frame_bytes as u64;
         let is_read = mapped.is_some_and(|mapped| mapped.read(handle.as_ref(), at, bytes));
         if !is_read || check(file, frame, entry, bytes).is_err() {
@@ -313,7 +321,7 @@ impl Blocks {
         let mut entries = Vec::new();
         for frame in frames {
             let entry = self.map.entry(file, frame)?;
-            if !entry.is_none() {
+            if !entry.is_none() && !self.behind.may_have(entry.block) {
                 entries.push((entry, frame));
             }
         }
@@ -524,6 +532,44 @@ impl Blocks {
             Ok(Some((first, len <= start)))
         });
         begun.inspect_err(|_| self.free_run(first..first + count))
+    }
+
+    /// Writes a part of a value to blocks from `block` on: at once, or, `later`, when more have come.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind) and others; call [`cut_behind`](Self::cut_behind) if it was `later`.
+    pub(in crate::pager) fn write_value(
+        &self,
+        file: &TableFile,
+        block: u32,
+        part: Range<usize>,
+        bytes: &[u8],
+        later: bool,
+    ) -> Result<()> {
+        if later {
+            return self.behind.add(block, &bytes[..part.end], |block, bytes| self.write_now(file, block, 0, bytes));
+        }
+        self.write_now(file, block, part.start, &bytes[part])
+    }
+
+    /// Writes what is to be written later.
+    pub(in crate::pager) fn write_behind(&self, file: &TableFile) -> Result<()> {
+        self.behind.flush(|block, bytes| self.write_now(file, block, 0, bytes))
+    }
+
+    /// Forgets what is to be written later from byte `from` of `block` on.
+    pub(in crate::pager) fn cut_behind(&self, block: u32, from: usize) {
+        self.behind.cut(block, from);
+    }
+
+    fn write_now(&self, file: &TableFile, block: u32, from: usize, bytes: &[u8]) -> Result<()> {
+        let handle = file.handle.as_ref().expect("a table without a file has no blocks");
+        let at = u64::from(block) * file.frame_bytes as u64 + from as u64;
+        let end = at + bytes.len() as u64;
+        file.refuse_hole_before(end)?;
+        handle.write_at(bytes, at).map_err(|e| Error::io(&file.path, "write a value to", e))?;
+        file.note_written_end(end);
+        Ok(())
     }
 
     /// Frees blocks that no frame and no record of the log refers to.
