@@ -16,6 +16,9 @@
 //! the frame gets another block, and the sealed one is free once a checkpoint has made the log's record unnecessary.
 //! In the last frame that values fill, the next value continues, as long as nothing else has changed it.
 //!
+//! Without a log nothing promises a value before the next checkpoint: several are gathered for one call
+//! (`blocks/behind.rs`).
+//!
 //! An open after a crash replays such records; their values may be only in the system's cache, and nothing else refers
 //! to them. So the open makes a checkpoint. If the disk has no room for it, a sync is a checkpoint until one is
 //! complete.

@@ -37,7 +37,8 @@
 //! overlays in memory (`map.rs`), and the next tree is made of the old one and the frozen overlay, so it cannot have
 //! what came later. And the headers are at fixed bytes, whatever `B`, so that no user's bytes are taken for one.
 //!
-//! Large values are written to adjacent blocks at once (`pager/values.rs`).
+//! Large values are written to adjacent blocks at once (`pager/values.rs`), or, without a log, several with one call
+//! (`behind.rs`).
 //!
 //! What is live for a frame, besides whether it is in memory and frozen:
 //!
@@ -307,7 +308,7 @@ impl Blocks {
         Ok(true)
     }
 
-    /// Reads the frames of a range, those in adjacent blocks with one call, and passes those that are whole to `take`.
+    /// Reads the frames of a range, those in adjacent blocks with one call, and passes those that are whole there to `take`.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind), and [`ErrorKind::Corrupt`](crate::ErrorKind) for a damaged map.
@@ -321,7 +322,7 @@ impl Blocks {
         let mut entries = Vec::new();
         for frame in frames {
             let entry = self.map.entry(file, frame)?;
-            if !entry.is_none() && !self.behind.may_have(entry.block) {
+            if !entry.is_none() {
                 entries.push((entry, frame));
             }
         }
