@@ -1,8 +1,8 @@
 //! Values on their way to adjacent blocks of the file, of a table without a log.
 //!
-//! A call of the operating system for each value takes longer than a copy. Nothing promises these values before the next
-//! checkpoint, so they are gathered and written [`PART_BYTES`] at a time. Until then, reads of their blocks find them
-//! here.
+//! A call of the operating system for each value takes longer than a copy. Nothing promises these values before the
+//! next checkpoint, so they are gathered and written [`PART_BYTES`] at a time. Until then, reads of their blocks find
+//! them here.
 //!
 //! ```text
 //! blocks   |  file  |  file  | gathered | gathered | the last one, partly |
