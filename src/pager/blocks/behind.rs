@@ -45,8 +45,8 @@ impl Behind {
         self.blocks.store(u64::from(run.first) << 32 | count, Release);
     }
 
-    /// Adds the bytes of blocks from `block` on, which may replace a last one that is there in part. Writes whole blocks
-    /// by `write` once there are enough.
+    /// Adds the bytes of blocks from `block` on, which may replace a last one that is there in part. Writes whole
+    /// blocks by `write` once there are enough.
     ///
     /// # Errors
     /// Returns the errors of `write`. Call [`cut`](Self::cut) then: what was there before is still there.

@@ -308,7 +308,8 @@ impl Blocks {
         Ok(true)
     }
 
-    /// Reads the frames of a range, those in adjacent blocks with one call, and passes those that are whole there to `take`.
+    /// Reads the frames of a range from the file, those in adjacent blocks with one call, and passes those that are
+    /// whole there to `take`.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind), and [`ErrorKind::Corrupt`](crate::ErrorKind) for a damaged map.
