@@ -157,7 +157,8 @@ impl<'p> Values<'p> {
             Err(e) => {
                 // The file may have a part of the value.
                 if let Some(blocks) = &self.frames.blocks {
-                    blocks.cut_behind(window.block, window.head.len());
+                    let of_window = window.block..window.block + window.frames.len() as u32;
+                    blocks.cut_behind(of_window, window.head.len());
                 }
                 if let Some(latch) = latch {
                     self.frames.pool.keep_in_memory(window.frames.start, latch, &window.head);

@@ -10,6 +10,7 @@
 
 use crate::error::Result;
 use crate::pager::interleave;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
 
@@ -89,10 +90,14 @@ impl Behind {
         self.write_all(&mut self.lock(), write)
     }
 
-    /// Forgets the bytes from byte `from` of `block` on.
-    pub(super) fn cut(&self, block: u32, from: usize) {
+    /// Forgets the bytes of `blocks` but for the first `kept`.
+    pub(super) fn cut(&self, blocks: Range<u32>, kept: usize) {
         let run = &mut *self.lock();
-        let at = block.checked_sub(run.first).map_or(0, |blocks| blocks as usize * self.block_bytes + from);
+        let at = match blocks.start.checked_sub(run.first) {
+            Some(before) => before as usize * self.block_bytes + kept,
+            None if blocks.contains(&run.first) => 0, // the file has the first ones
+            None => return,
+        };
         run.bytes.truncate(at);
         self.publish(run);
     }
@@ -185,7 +190,7 @@ mod tests {
         // The value begins at byte 6000, in block 8.
         let more: Vec<u8> = [&[1; 6000 - BLOCK][..], &[2; PART_BYTES]].concat();
         behind.add(8, &more, fails).unwrap_err();
-        behind.cut(8, 6000 - BLOCK);
+        behind.cut(8..100, 6000 - BLOCK);
         let written = RefCell::new(Vec::new());
         let keep = |block: u32, bytes: &[u8]| {
             written.borrow_mut().push((block, bytes.to_vec()));
@@ -196,7 +201,12 @@ mod tests {
         // A value whose first part is in the file already.
         behind.add(20, &[3; PART_BYTES], keep).unwrap();
         behind.add(20 + (PART_BYTES / BLOCK) as u32, &[4; 100], keep).unwrap();
-        behind.cut(20, 0);
+        behind.cut(20..100, 0);
         assert!(!behind.may_have(36));
+        // The values before a window elsewhere could not be written.
+        behind.add(200, &[5; 100], keep).unwrap();
+        behind.add(120, &[6; 100], fails).unwrap_err();
+        behind.cut(120..180, 0);
+        assert_eq!(read(&behind, &[], 200)[..101], [&[5; 100][..], &[0]].concat());
     }
 }

@@ -218,7 +218,8 @@ impl Blocks {
     /// reader holds a checkpoint, which may have blocks there, or this handle has written there.
     pub(in crate::pager) fn begin_reuse(&self, file: &TableFile, is_referred_to: bool) -> Result<()> {
         let (last, mut room) = (self.last(), self.room());
-        let (Some(header), Some(handle)) = (&last.header, &file.handle) else { return Ok(()) };
+        let handle = file.handle.as_ref().filter(|_| !file.read_only);
+        let (Some(header), Some(handle)) = (&last.header, handle) else { return Ok(()) };
         let Some(held) = commit::held_checkpoints(handle.as_ref()) else { return Ok(()) };
         if held.is_empty() && !is_referred_to && room.is_as_found(header.length) {
             let bytes = u64::from(header.length) * file.frame_bytes as u64;
@@ -559,9 +560,9 @@ impl Blocks {
         self.behind.flush(|block, bytes| self.write_now(file, block, 0, bytes))
     }
 
-    /// Forgets what is to be written later from byte `from` of `block` on.
-    pub(in crate::pager) fn cut_behind(&self, block: u32, from: usize) {
-        self.behind.cut(block, from);
+    /// Forgets what is to be written later to `blocks`, but for the first `kept` bytes.
+    pub(in crate::pager) fn cut_behind(&self, blocks: Range<u32>, kept: usize) {
+        self.behind.cut(blocks, kept);
     }
 
     fn write_now(&self, file: &TableFile, block: u32, from: usize, bytes: &[u8]) -> Result<()> {
