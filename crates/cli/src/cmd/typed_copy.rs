@@ -120,6 +120,9 @@ impl TypedCopy {
             self.left_out += 1;
             return Ok(None);
         }
+        if !entry.expire() {
+            return Ok(None);
+        }
         // Flags are memcached's; a Redis server neither has nor returns them.
         entry.flags = 0;
         let Object::Value(value) = &mut entry.object else { return Ok(None) };

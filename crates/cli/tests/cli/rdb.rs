@@ -155,6 +155,19 @@ fn small_dumps_of_large_values_take_little_memory() {
 }
 
 #[test]
+fn an_expired_key_that_a_dump_still_has_is_no_difference() {
+    let place = directory();
+    let place = place.path();
+    let expired = [&[0xfc][..], &1u64.to_le_bytes(), b"\x00\x03old\x01v"].concat();
+    let dump = [b"REDIS0010\xfe\x00", &expired[..], b"\x00\x04here\x01v\xff\0\0\0\0\0\0\0\0"].concat();
+    fs::write(place.join("dump.rdb"), dump).unwrap();
+    run_well(place, &["load", "t.spt", "dump.rdb"]);
+    for [a, b] in [["dump.rdb", "t.spt"], ["t.spt", "dump.rdb"], ["dump.rdb", "dump.rdb"]] {
+        assert_eq!(json(place, &["diff", a, b, "--json"])["equal"], 1);
+    }
+}
+
+#[test]
 fn keys_that_are_there_stay_or_go_as_the_option_says() {
     let place = with_dump();
     let place = place.path();

@@ -13,6 +13,8 @@ use super::crc64::crc64;
 use super::sink::Sink;
 use super::source::Source;
 use super::{Form, Limits, Object, RdbError, Result, VERSION, VERSION_MAX, Value, bad, read, write};
+use crate::keyspace::fields::has_expired;
+use crate::keyspace::now_ms;
 use std::io::Read;
 
 const AUX: u8 = 0xfa;
@@ -64,6 +66,19 @@ impl Entry {
         if let Object::Value(Value::Hash(fields)) = &mut self.object {
             fields.iter_mut().for_each(|field| field.expires_at_ms = 0);
         }
+    }
+
+    /// Removes the fields of a hash that have expired. Returns whether the key is still there: a dump may have keys
+    /// that its server had not yet removed.
+    pub fn expire(&mut self) -> bool {
+        let now_ms = now_ms();
+        if let Object::Value(Value::Hash(fields)) = &mut self.object {
+            fields.retain(|field| !has_expired(field.expires_at_ms, now_ms));
+            if fields.is_empty() {
+                return false;
+            }
+        }
+        !has_expired(self.expires_at_ms, now_ms)
     }
 
     /// Creates a string of database 0 without a lifetime.

@@ -302,3 +302,16 @@ fn files_of_several_servers_have_the_same_keys() {
     while reader.next_entry().unwrap().is_some() {}
     assert_eq!(reader.left_out(), ["a library of functions, `#!lua name=lib`"]);
 }
+
+#[test]
+fn fields_that_have_expired_are_left_out_and_a_hash_without_others_is_gone() {
+    let field = |name: &str, expires_at_ms| Field { name: name.into(), value: Vec::new(), expires_at_ms };
+    let hash =
+        |fields: &[Field]| Entry { object: Object::Value(Value::Hash(fields.to_vec())), ..Entry::of_pair(b"key", b"") };
+    let (old, kept) = (field("old", 1), field("kept", u64::MAX));
+    let mut entry = hash(&[old.clone(), kept.clone()]);
+    assert!(entry.expire());
+    assert_eq!(entry, hash(&[kept]));
+    assert!(!hash(&[old]).expire());
+    assert!(!Entry { expires_at_ms: 1, ..Entry::of_pair(b"key", b"value") }.expire());
+}
