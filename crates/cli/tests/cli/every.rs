@@ -206,7 +206,6 @@ fn a_named_pipe_is_read_from_its_first_writer_to_its_last() {
     let place = place_with_pipe();
     let mut load = command(place.path(), "load piped.spt pipe");
     let mut load = Running(Some(load.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()));
-    wait_until_it_watches(load.0.as_ref().unwrap(), 2);
     // Waits for the reader.
     let mut writer = fs::OpenOptions::new().write(true).open(place.path().join("pipe")).unwrap();
     for n in 0..20_000 {
