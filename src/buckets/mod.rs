@@ -155,7 +155,6 @@ impl Buckets {
             types,
             // Groups start at a frame, except those that share the first one.
             groups: std::array::from_fn(|group| (self.groups[group].load(Relaxed) / frame_bytes) as u32),
-            is_only: true,
         }
     }
 

@@ -3,9 +3,11 @@
 //! Opening and salvage parse it here, and checkpoints encode it here. Format: docs/format.md, "Root".
 
 use super::sizes::{FILL_PERCENT, Fill, PAGE_BYTES, Totals};
+use crate::error::{Error, ErrorKind};
 use crate::linear;
 use crate::little_endian::{padded_text, u16_at, u32_at, u64_at};
 use crate::pager::{FRAME_BYTES_MIN, ROOT_BYTES};
+use std::path::Path;
 
 /// Offset of the groups' first frames in the root. On disk.
 const GROUPS: usize = 128;
@@ -33,8 +35,18 @@ pub(crate) struct Root {
     pub types: String,
     /// The first frame of each group; 0 for none.
     pub groups: [u32; linear::GROUP_COUNT],
-    /// Whether it is the file's only table and has no name. A later version may write others.
-    pub is_only: bool,
+}
+
+/// Fails if the file has a table with a name, or several tables: a later version wrote it.
+///
+/// # Errors
+/// [`ErrorKind::Version`].
+pub(crate) fn refuse_other_tables(root: &[u8], path: &Path) -> crate::Result<()> {
+    if root[NAME..ENCODED_BYTES].iter().all(|&b| b == 0) {
+        return Ok(());
+    }
+    let what = format!("{}: this version does not read tables with names", path.display());
+    Err(Error::new(ErrorKind::Version, what).with_hint("Upgrade splitpoint."))
 }
 
 impl Root {
@@ -94,7 +106,6 @@ impl Root {
             },
             types,
             groups: std::array::from_fn(|i| u32_at(bytes, GROUPS + 4 * i)),
-            is_only: bytes[NAME..ENCODED_BYTES].iter().all(|&b| b == 0),
         })
     }
 

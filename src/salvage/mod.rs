@@ -24,7 +24,7 @@ mod scattered;
 mod walk;
 
 use crate::buckets::page;
-use crate::buckets::root::{Root, groups_in_first_frame};
+use crate::buckets::root::{Root, groups_in_first_frame, refuse_other_tables};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fault::Fault;
 use crate::hash::{HashFunction, HashKind};
@@ -157,6 +157,7 @@ impl TableOptions {
         let path = &resolve(self.storage.as_ref(), path.as_ref())?;
         let mut file = DamagedFile::open(self.storage.as_ref(), path)?;
         let planned = file.header(path)?;
+        planned.iter().try_for_each(|header| refuse_other_tables(&header.root, path))?;
         let log = planned.as_ref().ok().map(|header| (header.table_id, header.sequence));
         let plan = planned.and_then(|header| Plan::parse(&header, &self, file.frame_bytes()));
         let mut salvage = Salvage::new(file, &self, &mut take);

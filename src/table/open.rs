@@ -11,7 +11,7 @@ use super::handle::Table;
 use super::options::{OnReplay, ReplayPlan, TableOptions};
 use super::publish::Publisher;
 use super::types::Types;
-use crate::buckets::root::Root;
+use crate::buckets::root::{Root, refuse_other_tables};
 use crate::buckets::{Buckets, Fill, Totals};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::event;
@@ -195,12 +195,8 @@ impl Table {
 
     /// The table that a file's root describes.
     fn from_root(pager: Arc<Pager>, options: &TableOptions, root: &[u8]) -> Result<Table> {
+        refuse_other_tables(root, pager.path())?;
         let root = Root::parse(root, pager.frame_bytes()).map_err(|what| pager.corrupt(format!("header: {what}")))?;
-        if !root.is_only {
-            let path = pager.path().display();
-            return Err(Error::new(ErrorKind::Version, format!("{path}: this version reads no tables with names"))
-                .with_hint("Upgrade splitpoint."));
-        }
         let hash = choose_hash(&pager, options, &root)?;
         let buckets = Buckets::from_root(pager.clone(), hash, &root)?;
         let table = Table::from_parts(pager, buckets, root.totals, options);

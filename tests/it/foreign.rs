@@ -7,6 +7,7 @@ use crate::golden::fixture;
 use crate::spt;
 use splitpoint::{ErrorKind, HashKind, TableOptions};
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::Command;
 
@@ -137,9 +138,16 @@ fn another_version_is_distinguished_from_damage_whatever_else_it_changed() {
 }
 
 #[test]
-fn a_table_of_a_later_version_beside_others_is_no_damage() {
+fn a_file_with_several_tables_is_of_a_later_version_and_not_damaged() {
     for (at, bytes) in [(spt::NAME_AT, &b"users"[..]), (spt::NAME_AT + 64, &7u32.to_le_bytes())] {
-        refused(&with_header(at, bytes), ErrorKind::Version, &["tables with names", "Upgrade"]);
+        let file = with_header(at, bytes);
+        refused(&file, ErrorKind::Version, &["tables with names", "Upgrade"]);
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.spt");
+        fs::write(&path, file).unwrap();
+        // Salvage would leave out the other tables.
+        let salvaged = splitpoint::salvage(&path, |_| ControlFlow::Continue(()));
+        assert_eq!(salvaged.expect_err("it has other tables").kind(), ErrorKind::Version);
     }
 }
 

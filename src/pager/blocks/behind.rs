@@ -1,12 +1,13 @@
-//! Values on their way to adjacent blocks of the file, of a table without a log.
+//! Write-behind buffer for large values of a table without a log.
 //!
-//! A call of the operating system for each value takes longer than a copy. Nothing promises these values before the
-//! next checkpoint, so they are gathered and written [`PART_BYTES`] at a time. Until then, reads of their blocks find
-//! them here.
+//! A system call for each value costs more than a copy. Without a log, no value is promised to survive before the next
+//! checkpoint. So values are gathered here and written [`PART_BYTES`] at a time; reads of their blocks find them here.
 //!
 //! ```text
-//! blocks   |  file  |  file  | gathered | gathered | the last one, partly |
+//! blocks   |  in the file  |  in the file  | here | here | here, in part |
 //! ```
+//!
+//! Not here: which blocks, and their checksums (`pager/values.rs`).
 
 use crate::error::Result;
 use crate::pager::interleave;
@@ -14,21 +15,21 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
 
-/// Bytes that are written with one call.
+/// The buffer is written once it has this many bytes.
 pub(in crate::pager) const PART_BYTES: usize = 64 << 10;
 
-/// Bytes that the file does not have yet.
+/// Bytes of adjacent blocks that are not in the file yet.
 pub(super) struct Behind {
     block_bytes: usize,
     run: Mutex<Run>,
-    /// The first block and the number of blocks, so that a read of others need not wait for the lock.
+    /// The first block and the number of blocks. Reads of other blocks do not take the lock.
     blocks: AtomicU64,
 }
 
 #[derive(Default)]
 struct Run {
     first: u32,
-    /// The last block may have a part.
+    /// May end within a block.
     bytes: Vec<u8>,
 }
 
@@ -42,15 +43,15 @@ impl Behind {
     }
 
     fn publish(&self, run: &Run) {
-        let count = run.bytes.len().div_ceil(self.block_bytes) as u64; // a few parts
+        let count = run.bytes.len().div_ceil(self.block_bytes) as u64; // PART_BYTES and one piece at most
         self.blocks.store(u64::from(run.first) << 32 | count, Release);
     }
 
-    /// Adds the bytes of blocks from `block` on, which may replace a last one that is there in part. Writes whole
-    /// blocks by `write` once there are enough.
+    /// Adds the bytes of blocks from `block` on. They may replace the last block. Writes whole blocks by `write` once
+    /// there are enough.
     ///
     /// # Errors
-    /// Returns the errors of `write`. Call [`cut`](Self::cut) then: what was there before is still there.
+    /// Returns the errors of `write`. Earlier bytes are kept; [`cut`](Self::cut) removes the new ones.
     pub(super) fn add(&self, block: u32, bytes: &[u8], write: impl Fn(u32, &[u8]) -> Result<()>) -> Result<()> {
         let run = &mut *self.lock();
         let at = block.checked_sub(run.first).map(|blocks| blocks as usize * self.block_bytes);
@@ -82,34 +83,34 @@ impl Behind {
         Ok(())
     }
 
-    /// Writes all by `write`.
+    /// Writes all bytes by `write`.
     ///
     /// # Errors
-    /// Returns the errors of `write`. Everything is still here then.
+    /// Returns the errors of `write`. All bytes are kept.
     pub(super) fn flush(&self, write: impl Fn(u32, &[u8]) -> Result<()>) -> Result<()> {
         self.write_all(&mut self.lock(), write)
     }
 
-    /// Forgets the bytes of `blocks` but for the first `kept`.
+    /// Removes the bytes of `blocks`, except the first `kept`.
     pub(super) fn cut(&self, blocks: Range<u32>, kept: usize) {
         let run = &mut *self.lock();
         let at = match blocks.start.checked_sub(run.first) {
             Some(before) => before as usize * self.block_bytes + kept,
-            None if blocks.contains(&run.first) => 0, // the file has the first ones
-            None => return,
+            None if blocks.contains(&run.first) => 0, // earlier blocks were written
+            None => return,                           // an earlier run, which could not be written
         };
         run.bytes.truncate(at);
         self.publish(run);
     }
 
-    /// Whether the file may lack bytes of `block`.
+    /// Whether bytes of `block` may be here.
     #[inline]
     pub(super) fn may_have(&self, block: u32) -> bool {
         let blocks = self.blocks.load(Acquire);
         u64::from(block).wrapping_sub(blocks >> 32) < blocks & u64::from(u32::MAX)
     }
 
-    /// Fills `bytes` with a block, if it is here.
+    /// Fills `bytes` with a block. Returns false if it is not here.
     pub(super) fn read(&self, block: u32, bytes: &mut [u8]) -> bool {
         if !self.may_have(block) {
             return false;

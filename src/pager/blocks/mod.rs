@@ -310,7 +310,7 @@ impl Blocks {
     }
 
     /// Reads the frames of a range from the file, those in adjacent blocks with one call, and passes those that are
-    /// whole there to `take`.
+    /// intact to `take`. Gathered values may be missing.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind), and [`ErrorKind::Corrupt`](crate::ErrorKind) for a damaged map.
@@ -376,6 +376,17 @@ impl Blocks {
         handle
             .write_at(bytes, u64::from(block) * file.frame_bytes as u64)
             .map_err(|e| Error::io(&file.path, "write a block of", e))
+    }
+
+    /// Writes to blocks from byte `from` of `block` on, unless that would leave a hole in a file that was cut.
+    fn write_at(&self, file: &TableFile, block: u32, from: usize, bytes: &[u8]) -> Result<()> {
+        let handle = file.handle.as_ref().expect("a table without a file has no blocks");
+        let at = u64::from(block) * file.frame_bytes as u64 + from as u64;
+        let end = at + bytes.len() as u64;
+        file.refuse_hole_before(end)?;
+        handle.write_at(bytes, at).map_err(|e| Error::io(&file.path, "write a block of", e))?;
+        file.note_written_end(end);
+        Ok(())
     }
 
     /// Asks the disk for room for so many blocks.
@@ -468,15 +479,12 @@ impl Blocks {
                 taken.map_err(|e| Error::io(&file.path, "reserve disk space for", e))?
             }
         };
-        let end = (u64::from(block) + 1) * file.frame_bytes as u64;
-        let written = file.refuse_hole_before(end).and_then(|()| self.write(file, block, bytes));
-        if let Err(e) = written {
+        if let Err(e) = self.write_at(file, block, 0, bytes) {
             if of_this_period.is_none() {
                 self.room().free(block);
             }
             return Err(e);
         }
-        file.note_written_end(end);
         let entry = Entry { block, sum: super::file::sums::frame_sum(frame, bytes) };
         // A checkpoint may have begun since the block was chosen.
         self.set_entry(frame, entry, is_frozen);
@@ -537,42 +545,32 @@ impl Blocks {
         begun.inspect_err(|_| self.free_run(first..first + count))
     }
 
-    /// Writes a part of a value to blocks from `block` on: at once, or, `later`, when more have come.
+    /// Writes `part` of `bytes`, which begin at `block`. With `gathers` they are buffered, from the first byte on.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind) and others; call [`cut_behind`](Self::cut_behind) if it was `later`.
+    /// [`ErrorKind::Io`](crate::ErrorKind) and others. With `gathers`, [`cut_behind`](Self::cut_behind) must follow.
     pub(in crate::pager) fn write_value(
         &self,
         file: &TableFile,
         block: u32,
         part: Range<usize>,
         bytes: &[u8],
-        later: bool,
+        gathers: bool,
     ) -> Result<()> {
-        if later {
-            return self.behind.add(block, &bytes[..part.end], |block, bytes| self.write_now(file, block, 0, bytes));
+        if gathers {
+            return self.behind.add(block, &bytes[..part.end], |block, bytes| self.write_at(file, block, 0, bytes));
         }
-        self.write_now(file, block, part.start, &bytes[part])
+        self.write_at(file, block, part.start, &bytes[part])
     }
 
-    /// Writes what is to be written later.
+    /// Writes all gathered values.
     pub(in crate::pager) fn write_behind(&self, file: &TableFile) -> Result<()> {
-        self.behind.flush(|block, bytes| self.write_now(file, block, 0, bytes))
+        self.behind.flush(|block, bytes| self.write_at(file, block, 0, bytes))
     }
 
-    /// Forgets what is to be written later to `blocks`, but for the first `kept` bytes.
+    /// Removes gathered bytes of `blocks`, except the first `kept`.
     pub(in crate::pager) fn cut_behind(&self, blocks: Range<u32>, kept: usize) {
         self.behind.cut(blocks, kept);
-    }
-
-    fn write_now(&self, file: &TableFile, block: u32, from: usize, bytes: &[u8]) -> Result<()> {
-        let handle = file.handle.as_ref().expect("a table without a file has no blocks");
-        let at = u64::from(block) * file.frame_bytes as u64 + from as u64;
-        let end = at + bytes.len() as u64;
-        file.refuse_hole_before(end)?;
-        handle.write_at(bytes, at).map_err(|e| Error::io(&file.path, "write a value to", e))?;
-        file.note_written_end(end);
-        Ok(())
     }
 
     /// Frees blocks that no frame and no record of the log refers to.
