@@ -73,7 +73,7 @@ pub(super) struct BlockMap {
 }
 
 /// An entry of a node that is damaged.
-const LOST: Entry = Entry { block: u32::MAX, sum: 0 };
+const LOST: Entry = Entry { block: u32::MAX, sum: 0, birth: 0 };
 
 /// What was noticed: place and description.
 type Notes = Vec<(String, String)>;
@@ -100,7 +100,7 @@ impl Blocks<'_> {
         // A few frames may be damaged, or written over if the leaf is old.
         const LOOKED_AT: usize = 8;
         let first = leaf.node.id.number * fanout(self.block_bytes) as u32;
-        let at = Entry { block: leaf.block, sum: leaf.node.sum };
+        let at = Entry::at(leaf.block, leaf.node.sum);
         let Ok(entries) = self.leaf(leaf.node.table_id, leaf.node.id.number, at) else { return (false, false) };
         let mut bytes = Vec::new();
         let mut fits = (first..)
@@ -234,7 +234,7 @@ impl BlockMap {
             let (fits, fits_all) = blocks.fit(&leaf);
             if fits {
                 self.is_partial |= !fits_all || leaf.node.checkpoint < newest;
-                *place = Leaf::Found(Entry { block: leaf.block, sum: leaf.node.sum });
+                *place = Leaf::Found(Entry::at(leaf.block, leaf.node.sum));
                 let (first, last) = (number * self.fanout, number * self.fanout + (self.fanout - 1));
                 let checkpoint = leaf.node.checkpoint;
                 let what = format!("leaf {number} was found in block {}", leaf.block);

@@ -326,12 +326,12 @@ fn hostile_leaves_end() {
     let header = header(&sample.file);
     // Leaves in which every entry names the block of frame 3, with matching checksums.
     let leaf = header.map.block as usize * BLOCK;
-    let block = Entry::parse(&sample.file[leaf + 64 + 8 * 3..]).block;
+    let block = Entry::parse(&sample.file[leaf + 64 + 12 * 3..]).block;
     let content = &sample.file[block as usize * BLOCK..][..BLOCK];
     let fanout = fanout(BLOCK) as u32;
     let encode = |number: u32, checkpoint: u64| {
         let first = number.wrapping_mul(fanout);
-        let entry = |frame: u32| Entry { block, sum: frame_sum(first.wrapping_add(frame), content) };
+        let entry = |frame: u32| Entry::at(block, frame_sum(first.wrapping_add(frame), content));
         let id = NodeId { kind: Kind::Map, level: 0, number };
         encode_node(BLOCK, header.table.table_id, checkpoint, id, &(0..fanout).map(entry).collect::<Vec<_>>()).0
     };

@@ -219,8 +219,13 @@ impl Table {
         self.pager.checkpointer().reserve_checkpoint()?;
         let _alone = self.gate.close()?;
         self.pager.refuse_if_poisoned()?;
+        self.pager.checkpointer().freeze(&self.root(), log_bytes)
+    }
+
+    /// The root of the table as it is now. The caller has closed the gate.
+    pub(super) fn root(&self) -> Vec<u8> {
         let types = self.types.lock().expect("no panic while held").names.clone();
-        self.pager.checkpointer().freeze(&self.buckets.root(self.gate.totals(), types).encode(), log_bytes)
+        self.buckets.root(self.gate.totals(), types).encode()
     }
 
     /// Called after a write: makes a checkpoint if one is due.

@@ -530,9 +530,13 @@ const METHODS: &[(&str, InChild, Call)] = &[
         outcome(batch.commit())
     }),
     ("Backup::save", Refuses, |t, place| outcome(Backup::new().overwrite(true).save(t, place.join("backup.spt")))),
+    ("Backup::update", Refuses, |t, place| outcome(Backup::new().update(t, place.join("backup.spt")))),
     // These take paths, so the child opens its own descriptors.
     ("Backup::save_file", Answers, |_, place| {
         outcome(Backup::new().save_file(place.join("t.spt"), place.join("file.bak")))
+    }),
+    ("Backup::update_file", Answers, |_, place| {
+        outcome(Backup::new().update_file(place.join("t.spt"), place.join("file.bak")))
     }),
     ("Backup::restore", Answers, |_, place| {
         let restored = Backup::new().overwrite(true).restore(place.join("file.bak"), place.join("t.spt"));

@@ -20,7 +20,7 @@ pub const HEADERS: [usize; 2] = [0, HEADER_BYTES];
 pub const HEADER_BLOCKS: usize = 2;
 pub const NODE_HEADER_BYTES: usize = 64;
 pub const NODE_SUM_AT: usize = 60;
-pub const ENTRY_BYTES: usize = 8;
+pub const ENTRY_BYTES: usize = 12;
 pub const ZONE_FRAMES: usize = 512;
 pub const FRAME_UNITS: usize = 64;
 pub const SEQUENCE_AT: usize = 16;
@@ -30,7 +30,7 @@ pub const MAP_GROUP_COUNT: usize = 24;
 pub const TABLE_ID_AT: usize = 128;
 pub const ID_AT: usize = 136;
 pub const MAP_AT: usize = 152;
-pub const ROOM_AT: usize = 160;
+pub const ROOM_AT: usize = 164;
 pub const ROOT_AT: usize = 256;
 pub const GROUPS_AT: usize = ROOT_AT + 128;
 pub const GROUP_COUNT: usize = 746;
@@ -441,6 +441,10 @@ impl<'f> Reader<'f> {
                 if all.any(|entry| entry.block != 0 || entry.sum != 0) {
                     return Err(format!("node {number} of level {level} has more entries than it needs"));
                 }
+                let births = bytes[NODE_HEADER_BYTES..].chunks_exact(ENTRY_BYTES).map(|entry| u32_at(entry, 8));
+                if (tree, level) != (1, 0) && births.max() > Some(0) {
+                    return Err(format!("node {number} of level {level} has births"));
+                }
                 self.nodes.push(Node { tree, level: level as u32, number, block: entry.block });
             }
             entries = children;
@@ -655,9 +659,20 @@ pub fn set_in_headers(file: &mut [u8], at: usize, bytes: &[u8]) {
     repair_headers(file);
 }
 
-/// Returns the file without the random ids of checkpoints, which differ each time that it is written.
-pub fn without_ids(file: &[u8]) -> Vec<u8> {
-    let mut file = file.to_vec();
-    set_in_headers(&mut file, ID_AT, &[0; 16]);
-    file
+/// Returns the file without the random numbers that differ each time that it is written, the ids of checkpoints and the
+/// births of frames, and with zeros in its free blocks.
+pub fn without_random(file: &[u8]) -> Vec<u8> {
+    let reader = Reader::new(file).unwrap();
+    let used = reader.used_blocks().unwrap();
+    let mut bytes = file.to_vec();
+    for (_, free) in bytes.chunks_mut(reader.geometry.frame_bytes).enumerate().filter(|(n, _)| !used.contains(n)) {
+        free.fill(0);
+    }
+    for leaf in reader.nodes.iter().filter(|node| (node.tree, node.level) == (1, 0)) {
+        let node = &mut bytes[leaf.block * reader.geometry.frame_bytes..][..reader.geometry.frame_bytes];
+        node[NODE_HEADER_BYTES..].chunks_exact_mut(ENTRY_BYTES).for_each(|entry| entry[8..].fill(0));
+    }
+    repair(&mut bytes, &reader);
+    set_in_headers(&mut bytes, ID_AT, &[0; 16]);
+    bytes
 }

@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 type NewLeaves = Vec<(u32, Leaf)>;
 
 /// What a checkpoint in the making has written.
-struct Commit<'b> {
+pub(super) struct Commit<'b> {
     blocks: &'b Blocks,
     file: &'b TableFile,
     checkpoint: u64,
@@ -47,52 +47,10 @@ impl Blocks {
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind); the state of the disk is then unknown.
     pub(in crate::pager) fn commit(&self, file: &TableFile, header: Header, root: &[u8]) -> Result<()> {
-        let Some(handle) = &file.handle else { return Ok(()) };
         let mut last = self.last();
-        let mut commit = Commit {
-            blocks: self,
-            file,
-            checkpoint: header.sequence,
-            used: last.used.clone(),
-            dead: last.nodes.clone(),
-        };
-        let fail = |what: &'static str| move |e| Error::io(&file.path, what, e);
+        let mut commit = Commit::begin(self, file, header.sequence, &last);
         let (leaves, new_leaves) = commit.write_leaves(header.frame_count)?;
-        let (map, mut nodes) = commit.write_upper(Kind::Map, &leaves)?;
-        let (bitmaps, room, room_nodes) = commit.write_bitmaps(&last)?;
-        nodes.extend(room_nodes);
-        let Commit { used, mut dead, .. } = commit;
-        // The log's records up to this checkpoint are not needed once it is durable.
-        dead.append(&mut self.map.lock().frozen.freed);
-        let before = last.header.as_ref().map_or((0, 0), |header| (header.table.sequence, header.id));
-        let header = CheckpointHeader {
-            length: used.end(),
-            id: random_u64(),
-            parent: before.1,
-            map,
-            room,
-            root: root.to_vec(),
-            table: header,
-        };
-        let bytes = u64::from(header.length) * file.frame_bytes as u64;
-        file.refuse_shorter(handle.as_ref(), bytes)?;
-        handle.sync().map_err(fail("sync"))?;
-        file.refuse_if_moved()?;
-        if before.0 == 0 {
-            file.storage.sync_names(&file.path).map_err(fail("sync the directory of"))?;
-        }
-        header.write(handle.as_ref(), false).map_err(fail("write the header of"))?;
-        handle.sync().map_err(fail("sync"))?;
-        // Unsynced: until the next checkpoint, the one in its own place counts.
-        header.write(handle.as_ref(), true).map_err(fail("write the header of"))?;
-        file.checkpoint_bytes.store(bytes, std::sync::atomic::Ordering::Release);
-        self.map.lock().complete(header.length, leaves, new_leaves);
-        let before_used = std::mem::take(&mut last.used);
-        *last = Last { header: Some(header), used, bitmaps, nodes };
-        // After the header was written: a reader that takes the checkpoint before has its lock by now.
-        let held = held_checkpoints(handle.as_ref());
-        self.room().release(before.0, before_used, dead, held.as_deref());
-        Ok(())
+        commit.complete(&mut last, header, root, leaves, new_leaves)
     }
 }
 
@@ -105,7 +63,84 @@ pub(super) fn held_checkpoints(file: &dyn File) -> Option<Vec<u64>> {
     Some(held)
 }
 
-impl Commit<'_> {
+impl<'b> Commit<'b> {
+    pub(super) fn begin(blocks: &'b Blocks, file: &'b TableFile, checkpoint: u64, last: &Last) -> Commit<'b> {
+        Commit { blocks, file, checkpoint, used: last.used.clone(), dead: last.nodes.clone() }
+    }
+
+    /// Completes the checkpoint, whose leaves are written. Those that are `new` stay in memory.
+    pub(super) fn complete(
+        mut self,
+        last: &mut Last,
+        header: Header,
+        root: &[u8],
+        leaves: Vec<Entry>,
+        new: NewLeaves,
+    ) -> Result<()> {
+        let Some(handle) = &self.file.handle else { return Ok(()) };
+        let (map, mut nodes) = self.write_upper(Kind::Map, &leaves)?;
+        let (bitmaps, room, room_nodes) = self.write_bitmaps(last)?;
+        nodes.extend(room_nodes);
+        let Commit { blocks, file, used, mut dead, .. } = self;
+        // The log's records up to this checkpoint are not needed once it is durable.
+        dead.append(&mut blocks.map.lock().frozen.freed);
+        let before = last.header.as_ref().map_or((0, 0), |header| (header.table.sequence, header.id));
+        let header = CheckpointHeader {
+            length: used.end(),
+            id: random_u64(),
+            parent: before.1,
+            map,
+            room,
+            root: root.to_vec(),
+            table: header,
+        };
+        let fail = |what: &'static str| move |e| Error::io(&file.path, what, e);
+        let bytes = u64::from(header.length) * file.frame_bytes as u64;
+        file.refuse_shorter(handle.as_ref(), bytes)?;
+        handle.sync().map_err(fail("sync"))?;
+        file.refuse_if_moved()?;
+        if before.0 == 0 {
+            file.storage.sync_names(&file.path).map_err(fail("sync the directory of"))?;
+        }
+        header.write(handle.as_ref(), false).map_err(fail("write the header of"))?;
+        handle.sync().map_err(fail("sync"))?;
+        // Unsynced: until the next checkpoint, the one in its own place counts.
+        header.write(handle.as_ref(), true).map_err(fail("write the header of"))?;
+        file.checkpoint_bytes.store(bytes, std::sync::atomic::Ordering::Release);
+        blocks.map.lock().complete(header.length, leaves, new);
+        let before_used = std::mem::take(&mut last.used);
+        *last = Last { header: Some(header), used, bitmaps, nodes };
+        // After the header was written: a reader that takes the checkpoint before has its lock by now.
+        let held = held_checkpoints(handle.as_ref());
+        blocks.room().release(before.0, before_used, dead, held.as_deref());
+        Ok(())
+    }
+
+    /// Notes that this checkpoint does not use the block of an entry of the last one.
+    pub(super) fn free(&mut self, old: Entry) {
+        if !old.is_none() {
+            self.dead.push(old.block);
+        }
+    }
+
+    /// Writes a frame to a block, which it returns.
+    pub(super) fn write_frame(&mut self, bytes: &[u8]) -> Result<u32> {
+        let block = self.take()?;
+        self.write(block, bytes)?;
+        Ok(block)
+    }
+
+    /// Writes a leaf of the block map, which is at `old` in the last checkpoint. Returns where it is now: nowhere if no
+    /// frame has a block, or a leaf of free frames at the end of the table could keep the file long.
+    pub(super) fn replace_leaf(&mut self, number: u32, old: Entry, leaf: &[Entry]) -> Result<Entry> {
+        self.free(old);
+        if leaf.iter().all(|entry| entry.is_none()) {
+            return Ok(Entry::NONE);
+        }
+        let block = self.take()?;
+        self.write_node(NodeId { kind: Kind::Map, level: 0, number }, leaf, block)
+    }
+
     fn take(&mut self) -> Result<u32> {
         let block = self.blocks.take_reserved(self.file)?;
         self.used.insert(block);
@@ -119,7 +154,7 @@ impl Commit<'_> {
     fn write_node(&mut self, id: NodeId, entries: &[Entry], block: u32) -> Result<Entry> {
         let (bytes, sum) = encode_node(self.file.frame_bytes, self.file.table_id, self.checkpoint, id, entries);
         self.write(block, &bytes)?;
-        Ok(Entry { block, sum })
+        Ok(Entry::at(block, sum))
     }
 
     /// Writes the leaves that have frozen entries; returns all leaves, and the entries of the new ones.
@@ -143,25 +178,13 @@ impl Commit<'_> {
                 None => vec![Entry::NONE; fanout as usize],
             };
             for (place, entry) in changes {
-                let old = std::mem::replace(&mut leaf[place], entry);
-                if !old.is_none() {
-                    self.dead.push(old.block);
-                }
+                self.free(std::mem::replace(&mut leaf[place], entry));
                 if !entry.is_none() {
                     self.used.insert(entry.block);
                 }
             }
             let Some(at) = leaves.get_mut(number as usize) else { continue };
-            if !at.is_none() {
-                self.dead.push(at.block);
-            }
-            // Or a leaf of free frames at the end of the table could keep the file long.
-            *at = if number < count && leaf.iter().any(|entry| !entry.is_none()) {
-                let block = self.take()?;
-                self.write_node(NodeId { kind: Kind::Map, level: 0, number }, &leaf, block)?
-            } else {
-                Entry::NONE
-            };
+            *at = self.replace_leaf(number, *at, &leaf)?;
             new.push((number, leaf.into()));
         }
         debug_assert!(leaves[count as usize..].iter().all(|leaf| leaf.is_none()), "what is cut off has no blocks");
@@ -229,7 +252,7 @@ impl Commit<'_> {
             let [one, other] = homes(number, block_bytes);
             let home = if old.block == one { other } else { one };
             self.write(home, &bytes)?;
-            bitmaps.push(Entry { block: home, sum: bitmap_sum(number, &bytes) });
+            bitmaps.push(Entry::at(home, bitmap_sum(number, &bytes)));
         }
         let mut free = blocks.iter().copied();
         let mut nodes = Vec::new();

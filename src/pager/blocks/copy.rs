@@ -1,145 +1,145 @@
-//! Copies of one checkpoint: a new file whose blocks are in the order of the frames.
+//! A copy of one checkpoint: a checkpoint of another file, of which this is the first or a later one.
 //!
 //! ```text
-//! headers, homes of bitmaps | frames in order | leaves, nodes | bitmaps and their nodes
+//! for each leaf of the two block maps
+//!   an entry has the same birth and checksum in both    the copy keeps its block
+//!   all others                                          read, compared with the checksum, written to a free block
+//! then the leaf, if it has changed; at the end nodes, bitmaps and the header, as of any checkpoint (`commit.rs`)
 //! ```
 //!
-//! Each frame is compared with its checksum on the way. The copy has the number of its checkpoint and a new id.
+//! So a new copy has its blocks in the order of the frames, and one that is brought up to date has its former content
+//! until the commit point. Cost: both block maps, a 340th of the files, and the frames that differ. One that differs is
+//! taken for the same with a probability of 2^-64: births are random.
+//!
+//! Not here: which checkpoint is copied, and how the two files are opened (`checkpoint/copy.rs`).
 
-use super::Blocks;
-use super::commit::bitmap_sum;
-use super::map::{check, read_block};
-use super::room::{BlockSet, homes, region_blocks};
-use super::tree::{Kind, NodeId, encode_node, fanout, level_sizes};
-use crate::error::{Error, Result};
-use crate::io::File;
+use super::commit::Commit;
+use super::map::{Leaf, check, read_block};
+use super::tree::fanout;
+use super::{Blocks, is_zero};
+use crate::error::Result;
 use crate::pager::file::TableFile;
+use crate::pager::file::header::Header;
 use crate::pager::file::headers::Entry;
-use crate::pager::file::headers::{CheckpointHeader, HEADER_BLOCKS};
 use crate::pager::file::random::random_u64;
-use std::path::Path;
+use crate::pager::file::sums::frame_sum;
+use crate::pager::pool::FrameNo;
 
-/// A file that is written from its start to its end.
-struct Writer<'t> {
-    target: (&'t dyn File, &'t Path),
-    table: &'t TableFile,
-    checkpoint: u64,
-    next: u32,
-    used: BlockSet,
+/// What a copy is to have.
+pub(in crate::pager) struct Content<'c> {
+    pub file: &'c TableFile,
+    pub blocks: &'c Blocks,
+    pub header: Header,
+    pub root: Vec<u8>,
+    /// Whether the handle, which only reads, has changed a frame since its checkpoint.
+    pub is_changed: &'c dyn Fn(FrameNo) -> bool,
+    /// Fills a buffer with such a frame.
+    pub read: &'c dyn Fn(FrameNo, &mut [u8]) -> Result<()>,
 }
 
-impl Writer<'_> {
-    fn take(&mut self) -> u32 {
-        let (block_bytes, at) = (self.table.frame_bytes, self.next / region_blocks(self.table.frame_bytes));
-        for home in homes(at, block_bytes) {
-            self.used.insert(home);
-            self.next = self.next.max(home + 1);
+impl Content<'_> {
+    fn leaf(&self, number: u32) -> Result<Option<Leaf>> {
+        self.blocks.map.leaf(self.file, number)
+    }
+
+    fn is_changed(&self, frame: FrameNo) -> bool {
+        frame < self.header.frame_count && (self.is_changed)(frame)
+    }
+
+    /// Whether a copy in which a frame has the entry `copied` has its content.
+    fn is_copied(&self, frame: FrameNo, entry: Entry, copied: Entry) -> bool {
+        let is_same = (entry.is_none(), entry.sum, entry.birth) == (copied.is_none(), copied.sum, copied.birth);
+        is_same && !self.is_changed(frame)
+    }
+
+    /// Fills `bytes` with the content of a frame. Returns what its entry becomes, but for the block; a frame that the
+    /// handle has changed gets the `birth`.
+    fn load(&self, frame: FrameNo, entry: Entry, birth: u32, bytes: &mut [u8]) -> Result<Entry> {
+        if self.is_changed(frame) {
+            (self.read)(frame, bytes)?;
+            let changed = Entry { birth, ..Entry::at(u32::MAX, frame_sum(frame, bytes)) };
+            return Ok(if is_zero(bytes) { Entry::NONE } else { changed });
         }
-        let block = self.next;
-        self.used.insert(block);
-        self.next += 1;
-        block
-    }
-
-    fn write(&self, block: u32, bytes: &[u8]) -> Result<()> {
-        let at = u64::from(block) * self.table.frame_bytes as u64;
-        let (file, path) = self.target;
-        file.write_at(bytes, at).map_err(|e| Error::io(path, "write", e))
-    }
-
-    fn write_node(&mut self, kind: Kind, level: u32, number: u32, entries: &[Entry], block: u32) -> Result<Entry> {
-        let id = NodeId { kind, level, number };
-        let (bytes, sum) = encode_node(self.table.frame_bytes, self.table.table_id, self.checkpoint, id, entries);
-        self.write(block, &bytes)?;
-        Ok(Entry { block, sum })
-    }
-
-    /// Writes the nodes from `level` on; returns the top one.
-    fn write_tree(&mut self, kind: Kind, mut level: u32, mut nodes: Vec<Entry>, blocks: &[u32]) -> Result<Entry> {
-        let mut blocks = blocks.iter().copied();
-        while level == 0 || nodes.len() > 1 {
-            let mut above = Vec::new();
-            for (number, children) in (0..).zip(nodes.chunks(fanout(self.table.frame_bytes))) {
-                let block = blocks.next().unwrap_or_else(|| self.take());
-                above.push(self.write_node(kind, level, number, children, block)?);
-            }
-            (nodes, level) = (above, level + 1);
+        if let Some(handle) = self.file.handle.as_ref().filter(|_| !entry.is_none()) {
+            read_block(self.file, handle.as_ref(), entry.block, bytes)?;
+            check(self.file, frame, entry, bytes)?;
         }
-        Ok(nodes[0])
+        Ok(entry)
     }
+}
+
+fn entry_of(leaf: &Option<Leaf>, place: usize) -> Entry {
+    leaf.as_ref().map_or(Entry::NONE, |leaf| leaf[place])
 }
 
 impl Blocks {
-    /// Copies the last checkpoint of `table`, or the one that it reads, to `target`, a file and its path. `step` is
-    /// called with bytes copied and bytes in all; it returns false to cancel, and then so does this. The caller keeps
-    /// other checkpoints out.
-    pub(in crate::pager) fn copy(
+    /// Completes a checkpoint of these blocks, those of `file`, with this content. `step` is called with bytes copied
+    /// and bytes in all; it returns false to cancel, and then so does this. The caller keeps other checkpoints out, of
+    /// the content too.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DiskFull`](crate::ErrorKind) and others; the file has its former checkpoint.
+    pub(in crate::pager) fn take_copy(
         &self,
-        table: &TableFile,
-        target: (&dyn File, &Path),
+        file: &TableFile,
+        content: Content<'_>,
         step: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<bool> {
         const STEP_BYTES: u64 = 1 << 20;
-        let (Some(handle), Some(header)) = (&table.handle, self.last().header.clone()) else { return Ok(true) };
-        let block_bytes = table.frame_bytes;
-        target.0.set_len(0).map_err(|e| Error::io(target.1, "set the length of", e))?;
-        let all = u64::from(header.length) * block_bytes as u64;
-        let mut done = 0;
-        let leaf_count = self.map.lock().leaves.len() as u32;
-        let fanout = fanout(block_bytes) as u32;
-        let (mut used, mut next) = (BlockSet::default(), HEADER_BLOCKS);
+        let (block_bytes, fanout) = (file.frame_bytes, fanout(file.frame_bytes) as u32);
+        let frame_count = content.header.frame_count.max(self.last_frame_count());
+        let numbers = 0..frame_count.div_ceil(fanout);
+        let places = |number: u32| (number * fanout..frame_count).zip(0..fanout as usize);
+        let mut changed = 0;
+        for number in numbers.clone() {
+            let (new, old) = (content.leaf(number)?, self.map.leaf(file, number)?);
+            let differs = |&(frame, place): &(u32, usize)| {
+                !content.is_copied(frame, entry_of(&new, place), entry_of(&old, place))
+            };
+            changed += places(number).filter(differs).count() as u64;
+        }
+        self.reserve(file, changed, frame_count)?;
+        let (mut done, all) = (0, changed * block_bytes as u64);
+        let birth = random_u64() as u32;
+        let mut last = self.last();
+        let before = last.header.as_ref().map_or(0, |header| header.table.sequence);
+        let header = Header { sequence: content.header.sequence.max(before + 1), ..content.header.clone() };
+        let mut commit = Commit::begin(self, file, header.sequence, &last);
         let mut leaves = Vec::new();
         let mut bytes = vec![0; block_bytes];
-        let checkpoint = header.table.sequence;
-        for number in 0..leaf_count {
-            let Some(leaf) = self.map.leaf(table, number)? else {
-                leaves.push(Entry::NONE);
-                continue;
-            };
-            let mut entries = leaf.to_vec();
-            for (frame, entry) in (number * fanout..).zip(entries.iter_mut()).filter(|(_, entry)| !entry.is_none()) {
+        for number in numbers {
+            let (new, old) = (content.leaf(number)?, self.map.leaf(file, number)?);
+            let mut leaf = vec![Entry::NONE; fanout as usize];
+            let mut is_same = true;
+            for (frame, place) in places(number) {
+                let (new, old) = (entry_of(&new, place), entry_of(&old, place));
+                if content.is_copied(frame, new, old) {
+                    leaf[place] = old;
+                    continue;
+                }
                 if done % STEP_BYTES < block_bytes as u64 && !step(done, all) {
                     return Ok(false);
                 }
-                read_block(table, handle.as_ref(), entry.block, &mut bytes)?;
-                check(table, frame, *entry, &bytes)?;
-                let mut writer = Writer { target, table, checkpoint, next, used };
-                let block = writer.take();
-                writer.write(block, &bytes)?;
-                (used, next) = (writer.used, writer.next);
-                *entry = Entry { block, ..*entry };
                 done += block_bytes as u64;
+                is_same = false;
+                commit.free(old);
+                let new = content.load(frame, new, birth, &mut bytes)?;
+                if !new.is_none() {
+                    leaf[place] = Entry { block: commit.write_frame(&bytes)?, ..new };
+                }
             }
-            let mut writer = Writer { target, table, checkpoint, next, used };
-            let block = writer.take();
-            leaves.push(writer.write_node(Kind::Map, 0, number, &entries, block)?);
-            (used, next) = (writer.used, writer.next);
+            let at = self.map.lock().leaves.get(number as usize).copied().unwrap_or(Entry::NONE);
+            leaves.push(if is_same { at } else { commit.replace_leaf(number, at, &leaf)? });
         }
-        let mut writer = Writer { target, table, checkpoint, next, used };
-        let map = writer.write_tree(Kind::Map, 1, leaves, &[])?;
-        for block in 0..HEADER_BLOCKS {
-            writer.used.insert(block);
-        }
-        let mut blocks = Vec::new();
-        let regions = loop {
-            let regions = writer.next.div_ceil(region_blocks(block_bytes));
-            if blocks.len() >= level_sizes(regions as usize, fanout as usize).iter().sum() {
-                break regions;
-            }
-            blocks.push(writer.take());
-        };
-        let mut bitmaps = Vec::new();
-        for number in 0..regions {
-            let bytes = writer.used.bitmap(number * region_blocks(block_bytes), block_bytes);
-            let [home, _] = homes(number, block_bytes);
-            writer.write(home, &bytes)?;
-            bitmaps.push(Entry { block: home, sum: bitmap_sum(number, &bytes) });
-        }
-        let room = writer.write_tree(Kind::Room, 0, bitmaps, &blocks)?;
-        let (length, id) = (writer.used.end(), random_u64());
-        let copy = CheckpointHeader { length, id, parent: header.id, map, room, ..header };
-        let fail = |e| Error::io(target.1, "write", e);
-        copy.write(target.0, false).and_then(|()| copy.write(target.0, true)).map_err(fail)?;
+        leaves.truncate(content.header.frame_count.div_ceil(fanout) as usize);
+        commit.complete(&mut last, header, &content.root, leaves, Vec::new())?;
+        drop(last);
+        self.shorten(file, true)?;
         Ok(step(all, all))
+    }
+
+    /// The number of frames of the last complete checkpoint.
+    fn last_frame_count(&self) -> FrameNo {
+        self.last().header.as_ref().map_or(0, |header| header.table.frame_count)
     }
 }

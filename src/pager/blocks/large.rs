@@ -30,7 +30,7 @@ fn make(file: &dyn File) {
                 }
                 let (bytes, sum) = encode_node(BLOCK_BYTES, TABLE_ID, 1, NodeId { kind, level, number }, children);
                 write(next, &bytes);
-                above.push(Entry { block: next, sum });
+                above.push(Entry::at(next, sum));
                 next += 1;
             }
             (entries, level) = (above, level + 1);
@@ -38,13 +38,13 @@ fn make(file: &dyn File) {
         entries[0]
     };
     let leaves = FRAMES.div_ceil(fanout(BLOCK_BYTES) as u32);
-    let map = write_tree(Kind::Map, 1, (0..leaves).map(|leaf| Entry { block: 10 + leaf, sum: 1 }).collect());
+    let map = write_tree(Kind::Map, 1, (0..leaves).map(|leaf| Entry::at(10 + leaf, 1)).collect());
     let used = [0xFF; BLOCK_BYTES];
     let regions = (FRAMES + 70_000).div_ceil(region_blocks(BLOCK_BYTES));
     let bitmap = |region: u32| {
         let [home, _] = homes(region, BLOCK_BYTES);
         write(home, &used);
-        Entry { block: home, sum: bitmap_sum(region, &used) }
+        Entry::at(home, bitmap_sum(region, &used))
     };
     let room = write_tree(Kind::Room, 0, (0..regions).map(bitmap).collect());
     let mut map_groups = [0; 24];

@@ -21,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::io::File;
 use crate::pager::file::TableFile;
 use crate::pager::file::headers::Entry;
+use crate::pager::file::random::random_u64;
 use crate::pager::file::sums::frame_sum;
 use crate::pager::interleave;
 use crate::pager::pool::FrameNo;
@@ -50,6 +51,8 @@ pub(super) struct Entries {
 /// Where frames were written since a checkpoint.
 #[derive(Default)]
 pub(super) struct Overlay {
+    /// That of the entries.
+    pub(super) birth: u32,
     pub(super) written: HashMap<FrameNo, Written>,
     /// Sealed blocks whose frames have others by now. They are free once a checkpoint is complete that makes the log's
     /// records unnecessary: the next one for `live`, the one in progress for `frozen`.
@@ -67,6 +70,8 @@ pub(super) struct Written {
 impl Overlay {
     /// Replaces the entry of a frame. Returns its block before, if that is free now.
     pub(super) fn set(&mut self, frame: FrameNo, entry: Entry, is_sealed: bool) -> Option<u32> {
+        let birth = if entry.is_none() { 0 } else { self.birth };
+        let entry = Entry { birth, ..entry };
         let before =
             self.written.insert(frame, Written { entry, is_sealed }).filter(|before| !before.entry.is_none())?;
         if before.entry.block == entry.block {
@@ -96,7 +101,7 @@ impl Map {
             read: HashMap::new(),
             read_max,
             frozen: Overlay::default(),
-            live: Overlay::default(),
+            live: Overlay { birth: random_u64() as u32, ..Overlay::default() },
         }))
     }
 
@@ -156,9 +161,9 @@ impl Entries {
     pub(super) fn complete(&mut self, length: u32, leaves: Vec<Entry>, new: Vec<(u32, Leaf)>) {
         self.frozen = Overlay::default();
         self.length = length;
-        self.leaves = leaves;
+        let before = std::mem::replace(&mut self.leaves, leaves);
+        self.read.retain(|&number, _| self.leaves.get(number as usize) == before.get(number as usize));
         let count = self.leaves.len() as u32;
-        self.read.retain(|&number, _| number < count);
         for (number, leaf) in new {
             self.read.remove(&number);
             if number < count {

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! header     two copies in different blocks: number, random id, id of the parent, top node {block, checksum}, length
-//! node       per entry {block u32, checksum u32}; a leaf has the entries of frames
+//! node       per entry {block, checksum, birth: u32}; a leaf has the entries of frames
 //! bitmap     one for each 32,768 blocks, in two fixed homes; the tree says which home counts, and its checksum
 //!
 //! the rule   a block that a checkpoint in use, or a record of the log, refers to is never written
@@ -25,7 +25,7 @@
 //!
 //! ```text
 //! 0, 4096      headers: magic, version 1, B u32, checkpoint u64, frames u32, blocks u32, map groups 24 x u32,
-//!              table id, id, parent u64, top node of the map, of the bitmaps {block, checksum}; 256: root;
+//!              table id, id, parent u64, top node of the map, of the bitmaps {entry}; 256: root;
 //!              4092: checksum
 //! blocks 2, 3  the bitmap's homes of region 0; those of region n are its first two blocks; a region has 8 B blocks
 //! node         magic, table id, checkpoint u64, tree, level, number u32; 60: checksum; 64: entries
@@ -53,7 +53,7 @@
 
 pub(in crate::pager) mod behind;
 pub(in crate::pager) mod commit;
-mod copy;
+pub(in crate::pager) mod copy;
 #[cfg(test)]
 mod large;
 mod map;
@@ -68,6 +68,7 @@ use super::file::mapped_reads::MappedReads;
 use super::pool::FrameNo;
 use crate::error::{Error, Result};
 use crate::pager::file::headers::{CheckpointHeader, Entry, HEADER_BLOCKS, unmade_header};
+use crate::pager::file::random::random_u64;
 use crate::pager::interleave;
 use behind::Behind;
 use map::{Map, check, read_block};
@@ -239,7 +240,12 @@ impl Blocks {
         interleave::lock(&self.last)
     }
 
-    /// The id of the last complete checkpoint, or of the one that is read.
+    /// The header of the last complete checkpoint, or of the one that is read.
+    pub(in crate::pager) fn last_header(&self) -> Option<CheckpointHeader> {
+        self.last().header.clone()
+    }
+
+    /// The id of that checkpoint.
     pub(in crate::pager) fn last_id(&self) -> Option<u64> {
         self.last().header.as_ref().map(|header| header.id)
     }
@@ -448,6 +454,7 @@ impl Blocks {
         let mut entries = self.map.lock();
         debug_assert!(entries.frozen.written.is_empty(), "one checkpoint at a time");
         entries.frozen = std::mem::take(&mut entries.live);
+        entries.live.birth = random_u64() as u32;
         self.written.store(0, Relaxed);
         freeze()
     }
@@ -485,7 +492,7 @@ impl Blocks {
             }
             return Err(e);
         }
-        let entry = Entry { block, sum: super::file::sums::frame_sum(frame, bytes) };
+        let entry = Entry::at(block, super::file::sums::frame_sum(frame, bytes));
         // A checkpoint may have begun since the block was chosen.
         self.set_entry(frame, entry, is_frozen);
         Ok(self.is_live_large())
@@ -591,7 +598,7 @@ impl Blocks {
     pub(in crate::pager) fn seal(&self, first: FrameNo, block: u32, sums: &[u32]) -> bool {
         let mut entries = self.map.lock();
         for (at, &sum) in (0..).zip(sums) {
-            let free = entries.live.set(first + at, Entry { block: block + at, sum }, true);
+            let free = entries.live.set(first + at, Entry::at(block + at, sum), true);
             debug_assert!(free.is_none(), "a frame of a window has no other block");
         }
         entries.live.written.len() > self.live_max
@@ -632,7 +639,7 @@ impl Blocks {
     pub(in crate::pager) fn note_frozen(&self, written: &[(FrameNo, u32, u32)]) {
         let mut entries = self.map.lock();
         for &(frame, block, sum) in written {
-            let free = entries.frozen.set(frame, Entry { block, sum }, false);
+            let free = entries.frozen.set(frame, Entry::at(block, sum), false);
             debug_assert!(free.is_none(), "an own block is written again");
         }
     }

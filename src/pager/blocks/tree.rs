@@ -1,13 +1,13 @@
 //! A tree of entries in the file: the block map, and that of the bitmaps.
 //!
 //! ```text
-//! entry   {block u32, checksum u32} of a frame, a bitmap, or a node of the level below; block 0: there is none
+//! entry   {block, checksum, birth: u32} of a frame, a bitmap, or a node of the level below; block 0: there is none
 //! node    64 bytes: magic, table id, checkpoint, tree, level, number, checksum; then entries up to the block's end
 //! level 0 has the entries of frames or bitmaps; each higher level has those of the nodes below; the last has one node
 //! ```
 //!
 //! The entry of the top node is in the header, so its checksum proves all of the tree. The nodes above level 0 are a
-//! 500th of it: they are in memory, and each checkpoint writes them all. Nodes of level 0 name their table, checkpoint
+//! 300th of it: they are in memory, and each checkpoint writes them all. Nodes of level 0 name their table, checkpoint
 //! and place, so that salvage can find them alone.
 
 use crate::checksum::{crc32c, crc32c_append};

@@ -2,11 +2,16 @@
 //!
 //! A copy holds the checkpoint as a reader does, so that writers complete later ones in the meantime. The holder of the
 //! checkpoint lock copies the last one itself where that is not possible ([`copy_checkpoint`]).
+//!
+//! The file that is copied to is empty, or has an earlier copy, which is brought up to date.
+//!
+//! Not here: which frames are read and written (`blocks/copy.rs`).
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Storage};
 use crate::pager::blocks::Blocks;
-use crate::pager::file::headers::Headers;
+use crate::pager::blocks::copy::Content;
+use crate::pager::file::headers::{CheckpointHeader, Headers};
 use crate::pager::file::held::Held;
 use crate::pager::file::{TableFile, create, names};
 use crate::pager::load::Frames;
@@ -15,9 +20,44 @@ use std::sync::Arc;
 
 /// A file to copy to, and its progress function, called with bytes copied and bytes in all; it returns false to cancel.
 pub(crate) struct Target<'a> {
-    pub file: &'a dyn File,
+    pub file: Arc<dyn File>,
     pub path: &'a Path,
     pub step: &'a mut dyn FnMut(u64, u64) -> bool,
+}
+
+impl Target<'_> {
+    /// Makes `content` the last checkpoint of the file.
+    fn take(&mut self, content: Content<'_>) -> Result<bool> {
+        let (storage, of) = (&content.file.storage, content.file);
+        let (file, blocks) = match Headers::read(self.path, self.file.as_ref())? {
+            Headers::Unmade => {
+                let mut file =
+                    TableFile::new(storage.clone(), self.path.into(), Some(self.file.clone()), of.frame_bytes);
+                file.table_id = of.table_id;
+                (file, Blocks::new(of.frame_bytes, 0))
+            }
+            Headers::Last(header, is_durable) => {
+                self.refuse_other(of, &header)?;
+                let file = TableFile::with_header(storage.clone(), self.path.into(), self.file.clone(), None, &header);
+                let blocks = Blocks::open(&file, *header, is_durable, 0)?;
+                blocks.begin_reuse(&file, false)?;
+                (file, blocks)
+            }
+        };
+        blocks.take_copy(&file, content, self.step)
+    }
+
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if the file is no copy of the table.
+    fn refuse_other(&self, table: &TableFile, header: &CheckpointHeader) -> Result<()> {
+        let found = (header.table.table_id, header.table.frame_bytes);
+        if found == (table.table_id, table.frame_bytes) {
+            return Ok(());
+        }
+        let (shown, table) = (self.path.display(), table.path.display());
+        Err(Error::new(ErrorKind::InvalidArgument, format!("{shown}: not a backup of {table}, but another table"))
+            .with_hint("Make a new backup, which copies the whole table."))
+    }
 }
 
 /// Copies the last checkpoint, or the one that was opened for reading. Returns false if `target.step` cancelled it. If
@@ -26,8 +66,21 @@ pub(crate) fn copy_checkpoint(frames: &Frames, target: &mut Target<'_>) -> Resul
     frames.blocks.as_ref().map_or(Ok(false), |blocks| copy_blocks(blocks, &frames.file, target))
 }
 
+/// Copies what a handle shows that only reads: its checkpoint and the changes that it replayed since, with this `root`.
+pub(crate) fn copy_replayed(frames: &Frames, root: Vec<u8>, target: &mut Target<'_>) -> Result<bool> {
+    let (Some(blocks), file) = (&frames.blocks, &frames.file) else { return Ok(false) };
+    let read = |frame, bytes: &mut [u8]| {
+        bytes.copy_from_slice(&frames.read(frame)?);
+        Ok(())
+    };
+    let is_changed = |frame| frames.pool.is_dirty(frame);
+    let header = file.header(file.sequence.load(std::sync::atomic::Ordering::Relaxed));
+    target.take(Content { file, blocks, header, root, is_changed: &is_changed, read: &read })
+}
+
 fn copy_blocks(blocks: &Blocks, file: &TableFile, target: &mut Target<'_>) -> Result<bool> {
-    blocks.copy(file, (target.file, target.path), target.step)
+    let Some(CheckpointHeader { table: header, root, .. }) = blocks.last_header() else { return Ok(false) };
+    target.take(Content { file, blocks, header, root, is_changed: &|_| false, read: &|_, _| Ok(()) })
 }
 
 /// A checkpoint that is held to be copied.
@@ -70,4 +123,14 @@ pub(crate) fn copy_file(storage: &Arc<dyn Storage>, path: &Path, target: &mut Ta
     let handle: Arc<dyn File> = create::open_to_read(storage.as_ref(), path)?.into();
     names::refuse_other_names(handle.as_ref(), path, true)?;
     HeldCopy::begin(storage, path, handle)?.copy(target)
+}
+
+/// Opens the earlier copy at `path` for writing, with its lock.
+pub(crate) fn open_copy(storage: &dyn Storage, path: &Path) -> Result<Arc<dyn File>> {
+    let (file, _) = create::open_to_write(storage, path, create::Create::Never, 0)?;
+    names::refuse_other_names(file.as_ref(), path, false)?;
+    match Headers::read(path, file.as_ref())? {
+        Headers::Unmade => Err(create::not_yet_made(path)),
+        Headers::Last(..) => Ok(file.into()),
+    }
 }

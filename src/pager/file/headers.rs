@@ -24,7 +24,7 @@ use std::path::Path;
 pub(crate) const HEADER_BLOCKS: u32 = 2;
 
 /// Bytes of an entry. On disk.
-pub(in crate::pager) const ENTRY_BYTES: usize = 8;
+pub(in crate::pager) const ENTRY_BYTES: usize = 12;
 
 /// Where something is in the file, and the checksum of its content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,21 +32,33 @@ pub(crate) struct Entry {
     /// 0, the block of a header, if it was never written.
     pub block: u32,
     pub sum: u32,
+    /// Of a frame: a random number of the period between two checkpoints in which its content was written. A copy has
+    /// it too, so equal checksums and births mean equal content, also after the file's history was forked. Else 0.
+    pub birth: u32,
 }
 
 impl Entry {
-    pub(crate) const NONE: Entry = Entry { block: 0, sum: 0 };
+    pub(crate) const NONE: Entry = Entry { block: 0, sum: 0, birth: 0 };
+
+    /// Where something without a birth is.
+    pub(crate) fn at(block: u32, sum: u32) -> Entry {
+        Entry { block, sum, birth: 0 }
+    }
 
     pub(crate) fn is_none(self) -> bool {
         self.block == 0
     }
 
     pub(crate) fn parse(bytes: &[u8]) -> Entry {
-        Entry { block: u32_at(bytes, 0), sum: u32_at(bytes, 4) }
+        Entry { block: u32_at(bytes, 0), sum: u32_at(bytes, 4), birth: u32_at(bytes, 8) }
     }
 
     pub(in crate::pager) fn to_bytes(self) -> [u8; ENTRY_BYTES] {
-        (u64::from(self.block) | u64::from(self.sum) << 32).to_le_bytes()
+        let mut bytes = [0; ENTRY_BYTES];
+        for (place, field) in bytes.chunks_exact_mut(4).zip([self.block, self.sum, self.birth]) {
+            place.copy_from_slice(&field.to_le_bytes());
+        }
+        bytes
     }
 }
 
@@ -54,7 +66,8 @@ const LENGTH: usize = 28;
 const ID: usize = TABLE_ID + 8;
 const PARENT: usize = ID + 8;
 const MAP: usize = PARENT + 8;
-const ROOM: usize = MAP + 8;
+const ROOM: usize = MAP + ENTRY_BYTES;
+const RESERVED: usize = ROOM + ENTRY_BYTES;
 
 /// The header of a checkpoint.
 #[derive(Clone, Debug)]
@@ -83,7 +96,7 @@ pub(in crate::pager) enum Headers {
 impl CheckpointHeader {
     fn parse(bytes: &[u8]) -> std::result::Result<CheckpointHeader, String> {
         let table = Header::parse_fields(bytes)?;
-        let reserved = [ROOM + 8..ROOT_START, ROOT_START + ROOT_BYTES..HEADER_BYTES - 4];
+        let reserved = [RESERVED..ROOT_START, ROOT_START + ROOT_BYTES..HEADER_BYTES - 4];
         if reserved.into_iter().any(|range| bytes[range].iter().any(|&b| b != 0)) {
             return Err("reserved bytes are not zero".into());
         }
@@ -125,8 +138,8 @@ impl CheckpointHeader {
         bytes[LENGTH..LENGTH + 4].copy_from_slice(&self.length.to_le_bytes());
         bytes[ID..ID + 8].copy_from_slice(&self.id.to_le_bytes());
         bytes[PARENT..PARENT + 8].copy_from_slice(&self.parent.to_le_bytes());
-        bytes[MAP..MAP + 8].copy_from_slice(&self.map.to_bytes());
-        bytes[ROOM..ROOM + 8].copy_from_slice(&self.room.to_bytes());
+        bytes[MAP..ROOM].copy_from_slice(&self.map.to_bytes());
+        bytes[ROOM..RESERVED].copy_from_slice(&self.room.to_bytes());
         set_sum(&mut bytes);
         bytes
     }

@@ -354,7 +354,7 @@ fn a_backup_without_disk_space_leaves_nothing_and_the_table_continues() {
     // With another seed, the table might grow in one of the later puts.
     let table = TableOptions::new().seed(1).open(place.path().join("t.spt")).unwrap();
     let mut pairs = Pairs::new();
-    for n in 0..500 {
+    for n in 0..300 {
         table.put(&key(n), &value(n)).unwrap();
         pairs.insert(key(n), value(n));
     }

@@ -16,11 +16,13 @@ const EXAMPLES: &str = "\
 Examples:
   splitpoint backup users.spt users.bak
   splitpoint backup users.spt /mnt/backups/users.spt --force
+  splitpoint backup users.spt users.bak --update
 
 The copy is a table that you can open; `splitpoint restore` puts it back. It has
 every write that returned before, also of a process that has the table open for
 writing, unless its durability is `none`. DEST is written under another name
-first, so it is complete or absent.";
+first, so it is complete or absent. With --update only what has changed since is
+read and written; if that is interrupted, DEST is what it was.";
 
 /// Copy a table to one file while it is in use
 #[derive(clap::Args)]
@@ -33,6 +35,9 @@ pub struct Backup {
     /// Replace DEST if it exists
     #[arg(long)]
     force: bool,
+    /// Bring DEST, an earlier backup of FILE, up to date
+    #[arg(long, conflicts_with = "force")]
+    update: bool,
     #[command(flatten)]
     reading: ReadArgs,
 }
@@ -40,8 +45,13 @@ pub struct Backup {
 impl Backup {
     pub fn run(self) -> Result<()> {
         require_directory_of(&self.dest)?;
-        with_bar(self.force, self.reading.options(), "no backup was made", |copying| {
-            copying.save_file(&self.file, &self.dest)
+        let undone = if self.update { "the backup is what it was" } else { "no backup was made" };
+        with_bar(self.force, self.reading.options(), undone, |copying| {
+            if self.update {
+                copying.update_file(&self.file, &self.dest)
+            } else {
+                copying.save_file(&self.file, &self.dest)
+            }
         })?;
         report(&self.dest, self.reading.cache, &format!("backup of {}", self.file.display()))
     }

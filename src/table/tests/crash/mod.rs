@@ -23,6 +23,7 @@ mod planted;
 mod readers;
 mod spilled;
 mod stored;
+mod updated;
 mod views;
 mod workload;
 
