@@ -157,9 +157,9 @@ impl<'f> Backup<'f> {
         let storage = self.options.storage.clone();
         let path = &resolve(storage.as_ref(), path)?;
         let file = open_copy(storage.as_ref(), path)?;
-        remove_sidecars(storage.as_ref(), path)?;
+        let begin = || remove_sidecars(storage.as_ref(), path);
         let mut step = |done, all| (self.progress)(done, all).is_continue();
-        if copy(&mut Target { file, path, step: &mut step })? { Ok(()) } else { Err(stopped()) }
+        if copy(&mut Target { file, path, begin: &begin, step: &mut step })? { Ok(()) } else { Err(stopped()) }
     }
 
     /// Copies the table in the file at `from` to `path`, while another process may be writing it. The copy has every
@@ -384,7 +384,7 @@ fn save_pairs_to(
 }
 
 fn target_of<'a>(new: &'a AtomicFile, step: &'a mut dyn FnMut(u64, u64) -> bool) -> Target<'a> {
-    Target { file: new.file().clone(), path: new.unfinished_path(), step }
+    Target { file: new.file().clone(), path: new.unfinished_path(), begin: &|| Ok(()), step }
 }
 
 /// Removes the log of the table at `path`, which is about to be replaced by a complete and durable file.

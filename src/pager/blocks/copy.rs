@@ -131,11 +131,13 @@ impl Blocks {
             let at = self.map.lock().leaves.get(number as usize).copied().unwrap_or(Entry::NONE);
             leaves.push(if is_same { at } else { commit.replace_leaf(number, at, &leaf)? });
         }
+        if !step(all, all) {
+            return Ok(false);
+        }
         leaves.truncate(content.header.frame_count.div_ceil(fanout) as usize);
         commit.complete(&mut last, header, &content.root, leaves, Vec::new())?;
         drop(last);
-        self.shorten(file, true)?;
-        Ok(step(all, all))
+        self.shorten(file, true).map(|()| true)
     }
 
     /// The number of frames of the last complete checkpoint.

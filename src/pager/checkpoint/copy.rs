@@ -18,10 +18,13 @@ use crate::pager::load::Frames;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A file to copy to, and its progress function, called with bytes copied and bytes in all; it returns false to cancel.
+/// A file to copy to.
 pub(crate) struct Target<'a> {
     pub file: Arc<dyn File>,
     pub path: &'a Path,
+    /// Called once it is known that the file has an earlier copy, before that is changed.
+    pub begin: &'a dyn Fn() -> Result<()>,
+    /// Called with bytes copied and bytes in all; returns false to cancel.
     pub step: &'a mut dyn FnMut(u64, u64) -> bool,
 }
 
@@ -38,6 +41,7 @@ impl Target<'_> {
             }
             Headers::Last(header, is_durable) => {
                 self.refuse_other(of, &header)?;
+                (self.begin)()?;
                 let file = TableFile::with_header(storage.clone(), self.path.into(), self.file.clone(), None, &header);
                 let blocks = Blocks::open(&file, *header, is_durable, 0)?;
                 blocks.begin_reuse(&file, false)?;
@@ -48,14 +52,18 @@ impl Target<'_> {
     }
 
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the file is no copy of the table.
+    /// [`ErrorKind::InvalidArgument`] if the file is the table itself or no copy of it.
     fn refuse_other(&self, table: &TableFile, header: &CheckpointHeader) -> Result<()> {
         let found = (header.table.table_id, header.table.frame_bytes);
-        if found == (table.table_id, table.frame_bytes) {
+        let what = if table.path == self.path {
+            "the table itself"
+        } else if found != (table.table_id, table.frame_bytes) {
+            "another table"
+        } else {
             return Ok(());
-        }
+        };
         let (shown, table) = (self.path.display(), table.path.display());
-        Err(Error::new(ErrorKind::InvalidArgument, format!("{shown}: not a backup of {table}, but another table"))
+        Err(Error::new(ErrorKind::InvalidArgument, format!("{shown}: not a backup of {table}, but {what}"))
             .with_hint("Make a new backup, which copies the whole table."))
     }
 }
