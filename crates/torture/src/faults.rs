@@ -304,6 +304,9 @@ fn judge(scenario: &str, ran: &Ran, case: Option<&Case>) -> Result<(), String> {
     if ran.answers.len() < steps.len() && !ran.is_killed {
         return Err(format!("{} of {} steps were answered", ran.answers.len(), steps.len()));
     }
+    if let Some(step) = steps.get(ran.answers.len()) {
+        known.take_error(step, false); // it was killed within it
+    }
     let errors = ran.answers.iter().filter_map(|a| a.as_ref().err());
     if let Some(case) = case {
         let is_sync = [libc::SYS_fsync, libc::SYS_fdatasync].contains(&case.target.call);
@@ -351,7 +354,7 @@ impl Known {
                 self.doubtful.clear();
                 self.unsafe_yet.clear();
             }
-            Step::Backup => {
+            Step::Backup | Step::Update => {
                 self.unsafe_yet.clear();
                 self.backups = Some(self.possible.iter().map(digest).collect());
             }
@@ -387,6 +390,10 @@ impl Known {
                 self.doubtful.extend(changed);
             }
             Step::Publish(name, version) => self.dictionaries[*name].push(Some(dictionary_digest(*version))),
+            // The sync of its header may have failed.
+            Step::Update => {
+                self.backups.iter_mut().for_each(|backups| backups.extend(self.possible.iter().map(digest)));
+            }
             _ => {}
         }
         self.refuses |= is_refused;

@@ -23,6 +23,8 @@ pub enum Step {
     Checkpoint,
     Compact,
     Backup,
+    /// Brings the backup up to date.
+    Update,
     Close,
     /// Reads and checks everything; the answer is a digest of it.
     Read,
@@ -43,7 +45,7 @@ pub fn durability(scenario: &str) -> Durability {
 }
 
 pub fn steps(scenario: &str) -> Vec<Step> {
-    use Step::{Backup, Checkpoint, Close, Compact, Open, Publish, Read, Sync, Words};
+    use Step::{Backup, Checkpoint, Close, Compact, Open, Publish, Read, Sync, Update, Words};
     if scenario == "dictionaries" {
         let versions = |name| [Publish(name, 0), Words(name), Publish(name, 1), Words(name)];
         return versions(0).into_iter().chain(versions(1)).collect();
@@ -61,7 +63,7 @@ pub fn steps(scenario: &str) -> Vec<Step> {
     // More than the cache holds, with values at limits of the layout; some are overwritten and removed immediately.
     steps.extend([512, 4096, 16 << 10, 64 << 10, 200_000].map(|len| one(put(&format!("at{len}"), len))));
     steps.extend([one(put("wide0", 50_000)), one(Change::Remove("at65536".into())), one(put("at16384", 60_000))]);
-    steps.extend([Backup, one(put("k7", 60)), Compact, one(append("k7", 6)), Read, Close]);
+    steps.extend([Backup, one(put("k7", 60)), Compact, one(append("k7", 6)), Update, Read, Close]);
     steps.extend([Open, Read, one(put("k9", 70)), Sync, one(Change::Remove("wide1".into())), Close]);
     steps
 }
@@ -148,6 +150,7 @@ fn do_step(folder: &Path, durability: Durability, step: &Step, table: &mut Optio
                 Step::Checkpoint => table.checkpoint(),
                 Step::Compact => table.compact(),
                 Step::Backup => Backup::new().save(table, folder.join(BACKUP)),
+                Step::Update => Backup::new().update(table, folder.join(BACKUP)),
                 _ => return read(table),
             }
             .map_err(failed)?;

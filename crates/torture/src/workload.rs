@@ -167,7 +167,11 @@ impl Work {
                 6..8 => {
                     let name = rng.usize(..BACKUPS.len());
                     let path = self.folder.join(BACKUPS[name]);
-                    let span = clock.time(|| Backup::new().overwrite(true).save(table, &path))?;
+                    let mut backup = Backup::new().overwrite(true);
+                    let span = match rng.bool() && path.exists() {
+                        true => clock.time(|| backup.update(table, &path))?,
+                        false => clock.time(|| backup.save(table, &path))?,
+                    };
                     history.backups.push((name, span));
                     let copy = TableOptions::new().read_only(true).open(&path)?;
                     copies.push((span, copy.scan().collect::<Result<_>>()?));
