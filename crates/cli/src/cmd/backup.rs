@@ -22,7 +22,7 @@ The copy is a table that you can open; `splitpoint restore` puts it back. It has
 every write that returned before, also of a process that has the table open for
 writing, unless its durability is `none`. DEST is written under another name
 first, so it is complete or absent. With --update only what has changed since is
-read and written; if that is interrupted, DEST is what it was.";
+read and written; if that is interrupted, DEST has not changed.";
 
 /// Copy a table to one file while it is in use
 #[derive(clap::Args)]
@@ -45,7 +45,7 @@ pub struct Backup {
 impl Backup {
     pub fn run(self) -> Result<()> {
         require_directory_of(&self.dest)?;
-        let undone = if self.update { "the backup is what it was" } else { "no backup was made" };
+        let undone = if self.update { "the backup has not changed" } else { "no backup was made" };
         with_bar(self.force, self.reading.options(), undone, |copying| {
             if self.update {
                 copying.update_file(&self.file, &self.dest)

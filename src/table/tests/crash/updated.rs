@@ -152,7 +152,7 @@ fn a_change_that_no_checksum_shows_is_copied() {
     }
 }
 
-/// Bytes of all writes since so many calls.
+/// Bytes of all writes after the first `calls` calls.
 fn written(disk: &Simulated, calls: usize) -> usize {
     let bytes = |event: &Event| match event {
         Event::Write { bytes, .. } => bytes.len(),
