@@ -128,7 +128,7 @@ impl<'f> Backup<'f> {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] if the file is no backup of this table, or the table is in memory; the errors of
-    /// [`save`](Self::save), and those of an open for writing.
+    /// [`save`](Self::save) and of [`TableOptions::open`].
     pub fn update(&mut self, table: &Table, path: impl AsRef<Path>) -> Result<()> {
         table.pager.refuse_if_forked()?;
         if !table.pager.has_file() {

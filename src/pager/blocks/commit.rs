@@ -68,7 +68,7 @@ impl<'b> Commit<'b> {
         Commit { blocks, file, checkpoint, used: last.used.clone(), dead: last.nodes.clone() }
     }
 
-    /// Completes the checkpoint, whose leaves are written. Those that are `new` stay in memory.
+    /// Completes the checkpoint, whose leaves are written. Keeps the `new` ones in memory.
     pub(super) fn complete(
         mut self,
         last: &mut Last,

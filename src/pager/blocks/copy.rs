@@ -73,9 +73,9 @@ fn entry_of(leaf: &Option<Leaf>, place: usize) -> Entry {
 }
 
 impl Blocks {
-    /// Completes a checkpoint of these blocks, those of `file`, with this content. `step` is called with bytes copied
-    /// and bytes in all; it returns false to cancel, and then so does this. The caller keeps other checkpoints out, of
-    /// the content too.
+    /// Makes `content` the next checkpoint of `file`, which has these blocks. Calls `step` with the bytes copied and
+    /// the bytes to copy; if `step` returns false, the copy is cancelled and false is returned. The caller keeps other
+    /// checkpoints out, of both files.
     ///
     /// # Errors
     /// [`ErrorKind::DiskFull`](crate::ErrorKind) and others; the file has its former checkpoint.

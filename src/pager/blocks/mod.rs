@@ -6,7 +6,7 @@
 //! file.
 //!
 //! ```text
-//! header     two copies in different blocks: number, random id, id of the parent, top node {block, checksum}, length
+//! header     two copies in different blocks: number, random id, id of the parent, entry of the top node, length
 //! node       per entry {block, checksum, birth: u32}; a leaf has the entries of frames
 //! bitmap     one for each 32,768 blocks, in two fixed homes; the tree says which home counts, and its checksum
 //!

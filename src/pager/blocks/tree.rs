@@ -1,7 +1,7 @@
 //! A tree of entries in the file: the block map, and that of the bitmaps.
 //!
 //! ```text
-//! entry   {block, checksum, birth: u32} of a frame, a bitmap, or a node of the level below; block 0: there is none
+//! entry   {block, checksum, birth: u32} of a frame, a bitmap, or a node of the level below; block 0: absent
 //! node    64 bytes: magic, table id, checkpoint, tree, level, number, checksum; then entries up to the block's end
 //! level 0 has the entries of frames or bitmaps; each higher level has those of the nodes below; the last has one node
 //! ```
