@@ -327,7 +327,7 @@ fn copy_table(table: &Table, target: &mut Target<'_>) -> Result<bool> {
         let _alone = table.gate.close()?;
         // Of the replay: they would be marked used, and belong to nothing.
         table.pager.allocator().free_kept()?;
-        return copy_replayed(table.pager.frames(), table.root(), target);
+        return copy_replayed(table.pager.frames(), table.pager.log(), table.root(), target);
     }
     let guard = table.pager.checkpoint_lock().acquire()?;
     table.checkpoint_with(&guard)?;

@@ -15,8 +15,10 @@ use crate::pager::file::headers::{CheckpointHeader, Headers};
 use crate::pager::file::held::Held;
 use crate::pager::file::{TableFile, create, names};
 use crate::pager::load::Frames;
+use crate::pager::wal::Log;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A file to copy to.
 pub(crate) struct Target<'a> {
@@ -75,14 +77,21 @@ pub(crate) fn copy_checkpoint(frames: &Frames, target: &mut Target<'_>) -> Resul
 }
 
 /// Copies what a handle shows that only reads: its checkpoint and the changes that it replayed since, with this `root`.
-pub(crate) fn copy_replayed(frames: &Frames, root: Vec<u8>, target: &mut Target<'_>) -> Result<bool> {
+pub(crate) fn copy_replayed(
+    frames: &Frames,
+    log: Option<&Log>,
+    root: Vec<u8>,
+    target: &mut Target<'_>,
+) -> Result<bool> {
     let (Some(blocks), file) = (&frames.blocks, &frames.file) else { return Ok(false) };
     let read = |frame, bytes: &mut [u8]| {
         bytes.copy_from_slice(&frames.read(frame)?);
         Ok(())
     };
     let is_changed = |frame| frames.pool.is_dirty(frame);
-    let header = file.header(file.sequence.load(std::sync::atomic::Ordering::Relaxed));
+    // A log that is left beside the copy would be replayed again, if the copy had the number of the checkpoint.
+    let replayed = log.map_or(0, |log| log.last_number() + 1);
+    let header = file.header(file.sequence.load(Relaxed).max(replayed));
     target.take(Content { file, blocks, header, root, is_changed: &is_changed, read: &read })
 }
 

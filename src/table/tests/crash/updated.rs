@@ -7,6 +7,7 @@ use crate::checksum::crc32c;
 use crate::io::simulated::{Crash, Event, Fault, Plan, Simulated, State, Tally};
 use crate::random::Random;
 use crate::table::{Backup, Durability, Table, TableOptions};
+use std::path::Path;
 use std::sync::Arc;
 
 const PATH: &str = "/disk/table.spt";
@@ -150,6 +151,21 @@ fn a_change_that_no_checksum_shows_is_copied() {
         backup(&disk).update(&table, COPY).unwrap();
         assert!(open(&Simulated::new(disk.state()), COPY).get(b"key").unwrap().as_ref() == Some(value));
     }
+}
+
+#[test]
+fn a_copy_of_replayed_changes_ignores_a_log_that_is_left_beside_it() {
+    let disk = Simulated::new(State::default());
+    let table = open(&disk, PATH);
+    table.put(b"key", b"a").unwrap();
+    table.checkpoint().unwrap();
+    table.append(b"key", b"b").unwrap();
+    backup(&disk).save_file(PATH, COPY).unwrap();
+    let mut state = disk.state();
+    let copied = state.content(Path::new(COPY)).unwrap().to_vec();
+    state.add_file(Path::new(PATH), &copied);
+    let found = open(&Simulated::new(state), PATH);
+    assert_eq!((found.get(b"key").unwrap().unwrap(), found.replayed()), (b"ab".to_vec(), 0));
 }
 
 /// Bytes of all writes after the first `calls` calls.
