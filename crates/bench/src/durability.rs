@@ -209,5 +209,63 @@ pub fn stall(path: &str) -> Outcome {
     assert!(Path::new(path).exists());
     drop(table);
     remove(path);
+    stall_synced(path)
+}
+
+/// Measures the longest synced put beside a checkpoint of 1.5 million pairs, and the longest sync of the bare disk.
+fn stall_synced(path: &str) -> Outcome {
+    const PAIRS: u64 = 1_500_000;
+    const SPAN: Duration = Duration::from_secs(3);
+    let longest = |what: &str, work: &mut dyn FnMut() -> Outcome, goes_on: &dyn Fn() -> bool| -> Outcome {
+        let (mut count, mut longest) = (0, Duration::ZERO);
+        while goes_on() {
+            let start = Instant::now();
+            work()?;
+            longest = longest.max(start.elapsed());
+            count += 1;
+        }
+        writeln!(std::io::stdout(), "{what:<10} {count:>9} syncs, longest {:.1} ms", longest.as_secs_f64() * 1e3)?;
+        Ok(())
+    };
+    let raw_path = format!("{path}-raw");
+    let raw = std::fs::File::create(&raw_path)?;
+    raw.write_all_at(&vec![0; 16 << 20], 0)?;
+    raw.sync_all()?;
+    let table = TableOptions::new().durability(Durability::Sync).log_bytes(16 << 30).open(path)?;
+    let mut random = Random(2);
+    for _ in 0..PAIRS / 1000 {
+        let mut batch = table.with(Durability::Os).batch();
+        for _ in 0..1000 {
+            let (key, value) = pair(&mut random);
+            batch.put(&key, &value)?;
+        }
+        batch.commit()?;
+    }
+    table.sync()?; // the log; the checkpoint writes what is in memory
+    let start = Instant::now();
+    let mut bare = || {
+        raw.write_all_at(&[7; 57], 57)?;
+        Ok(raw.sync_data()?)
+    };
+    longest("bare disk", &mut bare, &|| start.elapsed() < SPAN)?;
+    let running = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        let checkpoint = scope.spawn(|| {
+            let outcome = table.checkpoint();
+            running.store(false, Relaxed);
+            outcome
+        });
+        let mut put = || {
+            let (key, value) = pair(&mut random);
+            table.put(&key, &value)?;
+            Ok(())
+        };
+        longest("beside", &mut put, &|| running.load(Relaxed))?;
+        checkpoint.join().expect("no panic")?;
+        Ok::<(), Box<dyn std::error::Error>>(())
+    })?;
+    drop(table);
+    remove(path);
+    std::fs::remove_file(raw_path)?;
     Ok(())
 }
