@@ -132,7 +132,7 @@ impl Allocator<'_> {
         self.kept.put(slot_of_thread(), unit, len, frames)
     }
 
-    /// Marks the kept holes as free in the map frames. The caller keeps writers out.
+    /// Marks the kept holes as free in the map frames: all of them if the caller keeps writers out.
     ///
     /// # Errors
     /// [`ErrorKind::Io`]; the remaining holes are still kept.
