@@ -162,7 +162,8 @@ impl Pager {
         if read_only || create == Create::Never {
             return Err(not_yet_made(path));
         }
-        let new = if in_place_if_new { None } else { Some(begin_new(&storage, path, &file, made, permissions_if_new)?) };
+        let new =
+            if in_place_if_new { None } else { Some(begin_new(&storage, path, &file, made, permissions_if_new)?) };
         let file = new.as_ref().map_or(file, |new| new.file.file().clone());
         let cache_frames = cache.frames(frame_bytes_if_new);
         let pool = Pool::new(frame_bytes_if_new, true)?;
