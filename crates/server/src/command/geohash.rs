@@ -137,12 +137,12 @@ impl Cell {
     }
 
     fn area(self) -> Area {
-        let of = |index: u32, limits: (f64, f64)| {
+        let range = |index: u32, limits: (f64, f64)| {
             let (scale, cells) = (limits.1 - limits.0, (1u64 << self.steps) as f64);
             let at = |index: f64| limits.0 + (index / cells) * scale;
             (at(f64::from(index)), at(f64::from(index) + 1.0))
         };
-        Area { longitude: of(self.longitude, LONGITUDE), latitude: of(self.latitude, LATITUDE) }
+        Area { longitude: range(self.longitude, LONGITUDE), latitude: range(self.latitude, LATITUDE) }
     }
 
     /// The cell this many cells to the east and to the north, around the earth.

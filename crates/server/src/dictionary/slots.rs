@@ -142,14 +142,14 @@ fn slots_of(node: &Node, shards: &[ShardInfo]) -> Result<Vec<(u16, u16)>, String
         Share::Slots(ranges) => Ok(ranges.clone()),
         Share::ReplicaOf(_) => Ok(Vec::new()),
         Share::Shards(numbers) => {
-            let of = |number: &usize| {
+            let slots = |number: &usize| {
                 let shard = shards.get(*number).ok_or_else(|| {
                     let (name, count) = (&node.name, shards.len());
                     format!("node {name}: there is no shard {number}; the dictionary has 0 to {}", count - 1)
                 })?;
                 Ok((shard.first_slot, shard.last_slot))
             };
-            numbers.iter().map(of).collect()
+            numbers.iter().map(slots).collect()
         }
     }
 }

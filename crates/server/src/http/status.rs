@@ -262,10 +262,10 @@ fn command_rows(server: &Server) -> Vec<CommandRow> {
     let mut rows: Vec<CommandRow> = COMMANDS
         .iter()
         .filter_map(|spec| {
-            let of: Vec<_> = figures.iter().map(|figures| figures.of(spec.id)).collect();
-            let buckets: [u64; BUCKETS] = std::array::from_fn(|bucket| of.iter().map(|f| f.bucket(bucket)).sum());
+            let own: Vec<_> = figures.iter().map(|figures| figures.of(spec.id)).collect();
+            let buckets: [u64; BUCKETS] = std::array::from_fn(|bucket| own.iter().map(|f| f.bucket(bucket)).sum());
             let calls: u64 = buckets.iter().sum();
-            let nanos: u64 = of.iter().map(|f| f.nanos.load(Relaxed)).sum();
+            let nanos: u64 = own.iter().map(|f| f.nanos.load(Relaxed)).sum();
             let mean_us = nanos as f64 / 1000.0 / calls.max(1) as f64;
             (calls > 0).then(|| CommandRow { name: spec.name, calls, mean_us, p99_us: quantile_us(&buckets, 0.99) })
         })

@@ -191,9 +191,9 @@ impl KeySpace {
         mut take: impl FnMut(usize, Option<usize>),
     ) -> Result<()> {
         const AT_ONCE: usize = 64;
-        let of = &self.databases[database];
-        let coding = self.coding(of);
-        if !of.has_heads() && pairs.iter().all(|(_, tail)| coding.is_plain(tail)) {
+        let target = &self.databases[database];
+        let coding = self.coding(target);
+        if !target.has_heads() && pairs.iter().all(|(_, tail)| coding.is_plain(tail)) {
             let mut changes = 0;
             let appended = table.append_many_within(pairs, len_max, |index, len| {
                 changes += u64::from(len.is_some());

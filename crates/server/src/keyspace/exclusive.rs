@@ -184,9 +184,10 @@ impl<'k> Exclusive<'k> {
         if !self.read(database, key, value)? {
             return Ok(None);
         }
-        let of = self.database(database);
+        let target = self.database(database);
         // A dictionary stores the client's values as they are.
-        let coding = if self.space.dictionary_of(database).is_some() { Coding::Plain } else { self.space.coding(of) };
+        let coding =
+            if self.space.dictionary_of(database).is_some() { Coding::Plain } else { self.space.coding(target) };
         let Record { attributes, value: found } = coding.decode(value);
         let head_bytes = value.len() - found.len();
         if attributes.expires_at_ms != 0 && attributes.expired(self.now_ms()) {
@@ -528,8 +529,8 @@ impl<'k> Exclusive<'k> {
             self.allow_heads(database, attributes(index), value)?;
             self.changed(database, key);
         }
-        let of = self.database(database);
-        put_coded(&table, of, self.space.coding(of), pairs, attributes)?;
+        let target = self.database(database);
+        put_coded(&table, target, self.space.coding(target), pairs, attributes)?;
         self.space.memory.note_writes(self.space, pairs, &self.clock);
         Ok(())
     }
@@ -682,11 +683,11 @@ impl<'k> Exclusive<'k> {
     fn replace_head(&mut self, database: usize, key: &[u8], known: Known, attributes: Attributes) -> Result<()> {
         self.space.refuse_dictionary()?;
         self.allow_heads(database, attributes, b"")?;
-        let of = self.database(database);
-        of.note_lifetime(attributes);
+        let target = self.database(database);
+        target.note_lifetime(attributes);
         for is_roomy in [false, true] {
             let mut head = Vec::new();
-            self.space.coding(of).encode_head(attributes, is_roomy, &mut head);
+            self.space.coding(target).encode_head(attributes, is_roomy, &mut head);
             if !self.space.in_file() && head.len() == known.head_bytes {
                 self.table(database)?.write_part(key, 0, &head)?;
                 return Ok(());
@@ -725,7 +726,7 @@ impl<'k> Exclusive<'k> {
         self.space.refuse_dictionary()?;
         self.space.memory.note_use(&[key], &self.clock);
         let known = self.known_now(database, key)?;
-        let (of, mut stored, mut new) = (self.database(database), Vec::new(), Vec::new());
+        let (target, mut stored, mut new) = (self.database(database), Vec::new(), Vec::new());
         let (mut what, mut keeps_kind) = (Edit::Alone, false);
         for is_last in [false, true] {
             let is_whole = is_last || known.is_none_or(|known| known.len <= SHORT_VALUE_BYTES);
@@ -733,15 +734,15 @@ impl<'k> Exclusive<'k> {
                 // An edit of so long a value looks only at these bytes.
                 self.get_part(database, key, |_| 0..OldValue::HEAD_BYTES, &mut new)?;
                 stored.clear();
-                self.space.coding(of).encode_head(known.attributes, false, &mut stored);
+                self.space.coding(target).encode_head(known.attributes, false, &mut stored);
                 stored.append(&mut new);
             } else {
                 self.read(database, key, &mut stored)?;
             }
             new.clear();
-            let coding = self.space.coding(of);
+            let coding = self.space.coding(target);
             let old = known.map(|known| Old::of(coding.decode(&stored), known.len, known.head_bytes));
-            what = edit(old, &mut New::of(of, coding, &mut new));
+            what = edit(old, &mut New::of(target, coding, &mut new));
             keeps_kind = known.is_some_and(|known| coding.decode(&new).attributes.kind == known.attributes.kind);
             if what != Edit::Alone {
                 break;
@@ -753,7 +754,7 @@ impl<'k> Exclusive<'k> {
             Edit::Remove if known.is_none() => return Ok(()),
             Edit::Append => return self.append(database, key, &new).map(drop),
             Edit::SetAttributes => {
-                let attributes = self.space.coding(of).decode(&new).attributes;
+                let attributes = self.space.coding(target).decode(&new).attributes;
                 known.map_or(Ok(()), |known| self.replace_head(database, key, known, attributes))?;
             }
             // A lifetime changes, and the collection keeps its segments.
@@ -776,18 +777,18 @@ impl<'k> Exclusive<'k> {
 
     /// Allows the values of this database to have heads from now on.
     pub(crate) fn begin_heads(&mut self, database: usize) -> Result<()> {
-        let of = self.database(database);
-        if of.has_heads() {
+        let target = self.database(database);
+        if target.has_heads() {
             return Ok(());
         }
         if !self.space.in_file() {
-            of.heads.store(HAS_MARK, Relaxed);
+            target.heads.store(HAS_MARK, Relaxed);
             return Ok(());
         }
         // Chosen now, at random: no value that was stored before begins with it.
         let mark = self.space.random_mark()?;
         marks::put_header(&*self.table(database)?, mark)?;
-        of.heads.store(heads_by(mark), Relaxed);
+        target.heads.store(heads_by(mark), Relaxed);
         Ok(())
     }
 
@@ -1026,14 +1027,14 @@ impl<'k> Exclusive<'k> {
     ) -> Result<()> {
         self.space.refuse_dictionary()?;
         self.allow_heads(database, attributes, value)?;
-        let of = self.database(database);
-        let coding = self.space.coding(of);
+        let target = self.database(database);
+        let coding = self.space.coding(target);
         if !coding.needs_head(attributes, value) {
             return self.stage(database, key, Some(value));
         }
-        of.note_lifetime(attributes);
+        target.note_lifetime(attributes);
         if first_expiry(attributes.kind, value) != 0 {
-            of.note_field_lifetimes();
+            target.note_field_lifetimes();
         }
         let mut stored = Vec::with_capacity(super::HEAD_BYTES_MAX + value.len());
         coding.encode(attributes, value, &mut stored);

@@ -358,8 +358,8 @@ impl KeySpace {
     }
 
     fn tables(&self) -> impl Iterator<Item = Arc<Table>> {
-        let of = |database: &Database| [database.table.load_full(), database.segments.load_full()];
-        self.databases.iter().flat_map(of).flatten()
+        let tables = |database: &Database| [database.table.load_full(), database.segments.load_full()];
+        self.databases.iter().flat_map(tables).flatten()
     }
 
     /// Whether the values are in a file.
@@ -483,11 +483,11 @@ impl KeySpace {
         for _ in 0..TRIES {
             let keys = self.keys_of_part(database, &table, self.random(), bits)?;
             // If the whole table is one part, it is not rejected.
-            let of = if bits == 0 { keys.len() } else { RANDOM_PART_MAX.max(keys.len()) };
-            if of == 0 {
+            let count = if bits == 0 { keys.len() } else { RANDOM_PART_MAX.max(keys.len()) };
+            if count == 0 {
                 return Ok(None);
             }
-            let index = ((u128::from(self.random()) * of as u128) >> u64::BITS) as usize; // below `of`
+            let index = ((u128::from(self.random()) * count as u128) >> u64::BITS) as usize; // below `count`
             if let Some(key) = keys.into_iter().nth(index) {
                 return Ok(Some(key));
             }

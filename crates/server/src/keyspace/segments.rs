@@ -54,8 +54,8 @@ impl Pairs for &Shared<'_> {
     fn segment(&mut self, database: usize, id: u64, number: u64, value: &mut Vec<u8>) -> Result<bool> {
         value.clear();
         let space = self.space();
-        let of = &space.databases[database];
-        let guard = if space.in_file() { of.table.load() } else { of.segments.load() };
+        let target = &space.databases[database];
+        let guard = if space.in_file() { target.table.load() } else { target.segments.load() };
         match guard.as_ref() {
             Some(table) => Ok(table.get_into(&marks::segment(id, number), value)?),
             None => Ok(false),
@@ -187,8 +187,8 @@ impl Exclusive<'_> {
             value.extend_from_slice(staged.unwrap_or_default());
             return Ok(staged.is_some());
         }
-        let (space, of) = (self.space(), &self.space().databases[database]);
-        let guard = if space.in_file() { of.table.load() } else { of.segments.load() };
+        let (space, target) = (self.space(), &self.space().databases[database]);
+        let guard = if space.in_file() { target.table.load() } else { target.segments.load() };
         match guard.as_ref() {
             Some(table) => Ok(table.get_into(&key, value)?),
             None => Ok(false),
