@@ -1,7 +1,7 @@
 //! Opens or creates a table's file and locks it.
 //!
 //! ```text
-//! open or create -> lock -> is it still the file of this name? -> the table in it, or an empty file that keeps the name
+//! open or create -> lock -> is it still the file of this name? -> the table in it, or an empty file with its name
 //! ```
 //!
 //! An empty file is a table that is not made yet: an open that may create makes it, all others fail as if it were

@@ -5,8 +5,8 @@
 //! checkpoint N    is written to byte 4096 * (N % 2) and synced; afterwards it is written to the other place, unsynced
 //! ```
 //!
-//! So there is always a whole header, and it is an old one only if the newer one was not acknowledged. The places do not
-//! depend on the size of a block: the bytes elsewhere may be a user's. Format: `blocks/mod.rs`.
+//! So there is always a whole header, and it is an old one only if the newer one was not acknowledged. The places do
+//! not depend on the size of a block: the bytes elsewhere may be a user's. Format: `blocks/mod.rs`.
 
 use super::create::not_a_table;
 use super::header::{
