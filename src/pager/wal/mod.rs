@@ -563,7 +563,8 @@ impl Log {
         // Large enough that this is rare; small enough that a thread does not wait long, and that a short log stays
         // short.
         let more: u64 = match task() {
-            _ if self.waits() => 1 << 20,
+            // A new segment begins with little: the first put in it waits for the zeros, and for the disk to have them.
+            _ if self.waits() => sum.clamp(1 << 16, 1 << 20),
             None => (sum / 16).clamp(1 << 16, 1 << 18),
             Some(_) => 1 << 12, // in a model of threads the segments are as short
         };
