@@ -182,15 +182,13 @@ impl Drop for AtomicFile {
 const UNFINISHED: &str = ".splitpoint-";
 /// The byte that the process that writes such a file has locked: the last one that a file can have.
 pub(crate) const UNFINISHED_BYTE: u64 = (u64::MAX >> 1) - 1;
-/// The kinds of copies of tables and of new tables, in their names.
+/// The kind of a copy of a table, in its name.
 pub(crate) const BACKUP: &str = "backup-";
-pub(crate) const TABLE: &str = "table-";
 
 /// Whether a file of this name is one that [`AtomicFile::create`] made and its process has not finished.
 pub(crate) fn is_unfinished(name: &[u8]) -> bool {
     let rest = name.strip_prefix(UNFINISHED.as_bytes()).unwrap_or_default();
-    let number = [BACKUP, TABLE].iter().find_map(|kind| rest.strip_prefix(kind.as_bytes())).unwrap_or(rest);
-    number.first().is_some_and(u8::is_ascii_digit)
+    rest.strip_prefix(BACKUP.as_bytes()).unwrap_or(rest).first().is_some_and(u8::is_ascii_digit)
 }
 
 /// Creates and locks the file named `prefix` + the first number that no living process has.

@@ -14,7 +14,7 @@ use super::file::headers::{CheckpointHeader, Headers};
 use super::file::held::Held;
 use super::file::map_frames::FIRST_FRAMES;
 use super::file::names::{refuse_other_names, resolve};
-use super::file::{NewFile, TableFile, random::random_u64};
+use super::file::{TableFile, random::random_u64};
 use super::load::Frames;
 use super::load::spill::Spill;
 use super::pool::Pool;
@@ -22,8 +22,7 @@ use super::pool::words::Bytes;
 use super::values::Stored;
 use super::wal::{Log, Safety};
 use crate::error::{Error, ErrorKind, Result};
-use crate::io::atomic::{AtomicFile, TABLE};
-use crate::io::{File, Granted, Storage, forks, remove_if_empty};
+use crate::io::{File, Storage, forks, remove_if_empty};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -52,8 +51,6 @@ pub(crate) struct OpenOptions {
     pub frame_bytes_if_new: usize,
     /// A random one if `None`.
     pub table_id_if_new: Option<u64>,
-    /// Whether to make the table in the empty file that is opened, which nobody uses until it has another name.
-    pub in_place_if_new: bool,
     pub cache: CacheLimit,
     pub read_only: bool,
     /// Whether the changes in the log count, too. An open for writing must take them.
@@ -121,7 +118,7 @@ impl Pager {
             open_to_write(storage.as_ref(), path, opening.create, opening.permissions_if_new)?
         };
         let file: Arc<dyn File> = file.into();
-        match Self::open_locked(storage.clone(), path, file.clone(), made, opening) {
+        match Self::open_locked(storage.clone(), path, file.clone(), opening) {
             Ok((pager, root)) => Ok((Pager { made, ..pager }, root)),
             Err(e) => {
                 if made {
@@ -134,7 +131,7 @@ impl Pager {
 
     /// Removes the file if this handle, which has its lock, made it. The table in it could not be made.
     pub(crate) fn remove_if_unmade(&self) {
-        if let (true, Some(file)) = (self.made, self.frames.file.named())
+        if let (true, Some(file)) = (self.made, &self.frames.file.handle)
             && matches!(file.is_at(self.path()), Ok(true))
         {
             let _ = self.frames.file.storage.remove(self.path());
@@ -146,11 +143,10 @@ impl Pager {
         storage: Arc<dyn Storage>,
         path: &Path,
         file: Arc<dyn File>,
-        made: bool,
         opening: OpenOptions,
     ) -> Result<(Pager, Option<Vec<u8>>)> {
         let OpenOptions { create, frame_bytes_if_new, table_id_if_new, cache, read_only, .. } = opening;
-        let OpenOptions { safety, log_bytes, permissions_if_new, in_place_if_new, .. } = opening;
+        let OpenOptions { safety, log_bytes, .. } = opening;
         refuse_other_names(file.as_ref(), path, read_only)?;
         // A file that this call created may already have a table: another process may have got the lock first.
         if let Headers::Last(header, is_durable) = Headers::read(path, file.as_ref())? {
@@ -162,9 +158,6 @@ impl Pager {
         if read_only || create == Create::Never {
             return Err(not_yet_made(path));
         }
-        let new =
-            if in_place_if_new { None } else { Some(begin_new(&storage, path, &file, made, permissions_if_new)?) };
-        let file = new.as_ref().map_or(file, |new| new.file.file().clone());
         let cache_frames = cache.frames(frame_bytes_if_new);
         let pool = Pool::new(frame_bytes_if_new, true)?;
         pool.unpin();
@@ -173,9 +166,6 @@ impl Pager {
         log.refuse_long_name()?;
         let mut file = TableFile::new(storage, path.to_owned(), Some(file), frame_bytes_if_new);
         file.table_id = table_id;
-        if let Some(new) = new {
-            file.is_new(new);
-        }
         let mut frames = Frames::new(pool, file, cache_frames, 1);
         frames.blocks = Some(Blocks::new(frame_bytes_if_new, cache_frames));
         Ok((Self::start(frames, Some(log))?, None))
@@ -224,22 +214,6 @@ impl Pager {
         frames.frames_before = table.frame_count.into();
         Ok((Self::of(frames, log), Some(root)))
     }
-}
-
-/// Creates the file that will replace `named`, which is empty and has the table's name. If `named` was not `made` with
-/// these permissions, the new file has its owner and permissions.
-fn begin_new(
-    storage: &Arc<dyn Storage>,
-    path: &Path,
-    named: &Arc<dyn File>,
-    made: bool,
-    permissions: u32,
-) -> Result<NewFile> {
-    let access = if made { Ok(None) } else { named.access() };
-    let access = access.map_err(|e| Error::io(path, "ask for the permissions of", e))?;
-    let granted = access.map_or(Granted::Permissions(permissions), Granted::Like);
-    let file = AtomicFile::create(storage, path, TABLE, granted, &[])?;
-    Ok(NewFile { file, named: named.clone() })
 }
 
 /// Fails if a writer may be at work whose log this handle could not follow.

@@ -361,7 +361,6 @@ fn save_pairs_to(
         expected_len,
         durability: Durability::None,
         storage: storage.clone(),
-        in_place: true,
         ..TableOptions::new()
     };
     // The handle of the table takes the lock instead. If it stays locked, the open says so.

@@ -141,7 +141,6 @@ impl Table {
             permissions_if_new: options.permissions,
             frame_bytes_if_new: frame_bytes,
             table_id_if_new: options.table_id,
-            in_place_if_new: options.in_place,
             cache,
             read_only: options.read_only,
             replays: !options.checkpoint_only,

@@ -94,8 +94,6 @@ pub struct TableOptions {
     pub(super) replay: ReplayPlan,
     pub(super) replay_progress: Option<OnReplay>,
     pub(super) table_id: Option<u64>,
-    /// Whether a new table is made in the empty file itself, which nobody else uses.
-    pub(super) in_place: bool,
     pub(super) publish_counters: bool,
     pub(crate) storage: Arc<dyn Storage>,
 }
@@ -132,7 +130,6 @@ impl TableOptions {
             replay: ReplayPlan::default(),
             replay_progress: None,
             table_id: None,
-            in_place: false,
             publish_counters: false,
             storage: Arc::new(Disk),
         }

@@ -534,11 +534,6 @@ impl State {
         self.names.get(path).map(|&inode| &self.inodes[inode].now[..])
     }
 
-    /// Returns the bytes of a file that may have another name, or none.
-    pub(crate) fn content_of(&self, inode: InodeNo) -> &[u8] {
-        &self.inodes[inode].now
-    }
-
     /// Returns the names of all files and directories.
     pub(crate) fn names(&self) -> impl Iterator<Item = &Path> {
         self.names.keys().map(PathBuf::as_path)

@@ -8,8 +8,6 @@
 //! free        what no checkpoint in use has; the same header into the other place, unsynced
 //! ```
 //!
-//! Of a new file all is written before the only sync: it gets its name afterwards.
-//!
 //! Until the commit point nothing that the last checkpoint uses was written over. An error before it leaves that one.
 //!
 //! Not here: the frames (`checkpoint/`), which blocks are taken (`room.rs`).
@@ -99,18 +97,15 @@ impl<'b> Commit<'b> {
         let fail = |what: &'static str| move |e| Error::io(&file.path, what, e);
         let bytes = u64::from(header.length) * file.frame_bytes as u64;
         file.refuse_shorter(handle.as_ref(), bytes)?;
-        let write = |other| header.write(handle.as_ref(), other).map_err(fail("write the header of"));
+        handle.sync().map_err(fail("sync"))?;
+        file.refuse_if_moved()?;
         if before.0 == 0 {
-            [false, true].into_iter().try_for_each(write)?;
-            file.publish()?;
-        } else {
-            handle.sync().map_err(fail("sync"))?;
-            file.refuse_if_moved()?;
-            write(false)?;
-            handle.sync().map_err(fail("sync"))?;
-            // Unsynced: until the next checkpoint, the one in its own place counts.
-            write(true)?;
+            file.storage.sync_names(&file.path).map_err(fail("sync the directory of"))?;
         }
+        header.write(handle.as_ref(), false).map_err(fail("write the header of"))?;
+        handle.sync().map_err(fail("sync"))?;
+        // Unsynced: until the next checkpoint, the one in its own place counts.
+        header.write(handle.as_ref(), true).map_err(fail("write the header of"))?;
         file.checkpoint_bytes.store(bytes, std::sync::atomic::Ordering::Release);
         blocks.map.lock().complete(header.length, leaves, new);
         let before_used = std::mem::take(&mut last.used);

@@ -67,7 +67,7 @@ use super::file::TableFile;
 use super::file::mapped_reads::MappedReads;
 use super::pool::FrameNo;
 use crate::error::{Error, Result};
-use crate::pager::file::headers::{CheckpointHeader, Entry, HEADER_BLOCKS};
+use crate::pager::file::headers::{CheckpointHeader, Entry, HEADER_BLOCKS, unmade_header};
 use crate::pager::file::random::random_u64;
 use crate::pager::interleave;
 use behind::Behind;
@@ -121,7 +121,7 @@ impl Blocks {
             map: Map::new(block_bytes, 0, Vec::new(), leaves_max(cache_frames)),
             room: Mutex::new(Room::new(block_bytes, BlockSet::default(), 0, 0)),
             last: Mutex::default(),
-            may_write: AtomicBool::new(true),
+            may_write: AtomicBool::new(false),
             live_max: live_max(cache_frames),
             ready: AtomicU64::new(0),
             written: AtomicU64::new(0),
@@ -357,12 +357,18 @@ impl Blocks {
         if self.may_write.load(Acquire) {
             return Ok(());
         }
-        let (Some(handle), Some(header)) = (&file.handle, &last.header) else { return Ok(()) };
-        let begin = || {
-            header.write(handle.as_ref(), false)?;
-            handle.sync()?;
-            // Not before: a power loss may leave a part of each write that is not synced.
-            header.write(handle.as_ref(), true)
+        let Some(handle) = &file.handle else { return Ok(()) };
+        let begin = || match &last.header {
+            Some(header) => {
+                header.write(handle.as_ref(), false)?;
+                handle.sync()?;
+                // Not before: a power loss may leave a part of each write that is not synced.
+                header.write(handle.as_ref(), true)
+            }
+            None => {
+                handle.write_at(&unmade_header(file.frame_bytes), 0)?;
+                handle.sync()
+            }
         };
         begin()
             .map_err(|e| Error::io(&file.path, "write the header of", e))

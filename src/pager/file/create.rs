@@ -1,12 +1,11 @@
 //! Opens or creates a table's file and locks it.
 //!
 //! ```text
-//! open or create -> lock -> is it still the file of this name? -> the table in it, or an empty file with its name
+//! open or create -> lock -> is it still the file of this name? -> the table in it, or an empty file that becomes one
 //! ```
 //!
-//! An empty file is a table that is not made yet: an open that may create makes it, all others fail as if it were
-//! absent. The table is made in another file, which replaces the empty one when its first checkpoint is durable. So
-//! nobody sees a part of a table, and one sync is enough.
+//! A file is empty until its first checkpoint. An empty file is a table that is not made yet: an open that may create
+//! makes it, all others fail as if it were absent.
 //!
 //! Not here: which name the table has (`names.rs`), what the file contains (`header.rs`).
 

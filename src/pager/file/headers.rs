@@ -5,8 +5,9 @@
 //! checkpoint N    is written to byte 4096 * (N % 2) and synced; afterwards it is written to the other place, unsynced
 //! ```
 //!
-//! So there is always a whole header, and it is an old one only if the newer one was not acknowledged. The places do
-//! not depend on the size of a block: the bytes elsewhere may be a user's. Format: `blocks/mod.rs`.
+//! So there is always a whole header, and it is an old one only if the newer one was not acknowledged. A file that is
+//! being made has a header with number 0, which names no checkpoint. The places do not depend on the size of a block:
+//! the bytes elsewhere may be a user's. Format: `blocks/mod.rs`.
 
 use super::create::not_a_table;
 use super::header::{
@@ -16,6 +17,7 @@ use super::header::{
 use crate::error::{Error, ErrorKind, Result, quote};
 use crate::io::File;
 use crate::little_endian::{u32_at, u64_at};
+use crate::pager::pool::{FRAME_BYTES_MAX, FRAME_BYTES_MIN};
 use std::path::Path;
 
 /// The first blocks, which have the headers whatever their size.
@@ -85,7 +87,7 @@ pub(crate) struct CheckpointHeader {
 
 /// What the headers of a file say.
 pub(in crate::pager) enum Headers {
-    /// The file is empty: its first checkpoint is not complete.
+    /// The first checkpoint is not complete.
     Unmade,
     /// The last checkpoint, and whether both headers are its: then its own one was synced.
     Last(Box<CheckpointHeader>, bool),
@@ -149,6 +151,28 @@ impl CheckpointHeader {
     }
 }
 
+/// The header of a file whose first checkpoint is not complete.
+pub(in crate::pager) fn unmade_header(frame_bytes: usize) -> Vec<u8> {
+    let mut bytes = vec![0; HEADER_BYTES];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    bytes[12..16].copy_from_slice(&(frame_bytes as u32).to_le_bytes());
+    set_sum(&mut bytes);
+    bytes
+}
+
+/// Whether a power loss may have left these bytes, a whole file, of the header of a file that is being made. Nothing
+/// else is written before that is synced, and each sector of it may be zeros.
+fn is_part_of_unmade(bytes: &[u8]) -> bool {
+    const SECTOR_BYTES: usize = 512;
+    let is_part_of = |header: Vec<u8>| {
+        let mut sectors = bytes.chunks(SECTOR_BYTES).zip(header.chunks(SECTOR_BYTES));
+        sectors.all(|(found, written)| found.iter().all(|&b| b == 0) || *found == written[..found.len()])
+    };
+    let sizes = FRAME_BYTES_MIN.trailing_zeros()..=FRAME_BYTES_MAX.trailing_zeros();
+    bytes.len() <= HEADER_BYTES && sizes.map(|bits| unmade_header(1 << bits)).any(is_part_of)
+}
+
 fn is_whole(bytes: &[u8]) -> bool {
     header_sum(bytes) == u32_at(bytes, HEADER_BYTES - 4)
 }
@@ -182,9 +206,7 @@ impl Headers {
         let (shown, file_bytes) = (path.display(), seen.file_bytes);
         let mut last: Option<CheckpointHeader> = None;
         let (mut damage, mut is_copied) = (None, false);
-        if file_bytes == 0 {
-            return Ok(Headers::Unmade);
-        }
+        let mut unmade = seen.headers[1].is_empty() && is_part_of_unmade(&seen.headers[0]);
         for (bytes, is_first) in seen.headers.iter().zip([true, false]) {
             if bytes.len() < 12 || bytes[..8] != MAGIC {
                 if is_first {
@@ -210,6 +232,10 @@ impl Headers {
                 damage.get_or_insert_with(|| corrupt("checksum mismatch".into()));
                 continue;
             }
+            if u64_at(bytes, 16) == 0 {
+                unmade |= is_first;
+                continue;
+            }
             match CheckpointHeader::parse(bytes) {
                 Ok(header) => {
                     is_copied = last.as_ref().is_some_and(|last| last.id == header.id);
@@ -228,6 +254,7 @@ impl Headers {
                 }
                 Ok(Headers::Last(last.into(), is_copied))
             }
+            (None, _) if unmade => Ok(Headers::Unmade),
             (None, Some(e)) => Err(e),
             (None, None) => Err(Error::corrupt_table(format!("{shown}: it has no header"))),
         }

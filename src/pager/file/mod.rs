@@ -19,7 +19,6 @@ pub(crate) mod sums;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::event;
-use crate::io::atomic::AtomicFile;
 use crate::io::{Access, File, Storage};
 use crate::pager::pool::FrameNo;
 use header::Header;
@@ -31,8 +30,8 @@ use map_frames::{FIRST_FRAMES, MapFrames};
 use names::refuse_if_moved;
 use random::random_u64;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use std::sync::{Arc, Mutex};
 
 /// The file of a table, or the table in memory.
 pub(crate) struct TableFile {
@@ -40,8 +39,6 @@ pub(crate) struct TableFile {
     pub(super) path: PathBuf,
     /// `None`: in memory only.
     pub(super) handle: Option<Arc<dyn File>>,
-    /// A new file until its first checkpoint.
-    new: Mutex<Option<NewFile>>,
     pub(super) read_only: bool,
     /// The checkpoint that a handle that only reads has chosen.
     held: Option<Held>,
@@ -62,13 +59,6 @@ pub(crate) struct TableFile {
     pub(super) health: Health,
 }
 
-/// A file that gets the name of its table with the first checkpoint.
-pub(super) struct NewFile {
-    pub file: AtomicFile,
-    /// The empty file that has the table's name, and its lock.
-    pub named: Arc<dyn File>,
-}
-
 impl TableFile {
     /// A new table of frames of `frame_bytes`; its file, if it has one, is empty.
     pub(super) fn new(
@@ -81,7 +71,6 @@ impl TableFile {
             storage,
             path,
             handle,
-            new: Mutex::default(),
             read_only: false,
             held: None,
             frame_bytes,
@@ -176,35 +165,10 @@ impl TableFile {
 
     /// Fails if the table was moved. Called before a log is created, used or removed.
     pub(super) fn refuse_if_moved(&self) -> Result<()> {
-        match self.named() {
+        match &self.handle {
             Some(file) => refuse_if_moved(file.as_ref(), &self.path),
             None => Ok(()),
         }
-    }
-
-    /// The file that has the table's name.
-    pub(super) fn named(&self) -> Option<Arc<dyn File>> {
-        let new = self.new.lock().expect("no panic while held");
-        new.as_ref().map(|new| new.named.clone()).or_else(|| self.handle.clone())
-    }
-
-    /// Says that the file is new, and gets its name with the first checkpoint.
-    pub(super) fn is_new(&self, new: NewFile) {
-        *self.new.lock().expect("no panic while held") = Some(new);
-    }
-
-    /// Makes the first checkpoint durable, then the file's name.
-    pub(super) fn publish(&self) -> Result<()> {
-        let Some(handle) = &self.handle else { return Ok(()) };
-        let mut new = self.new.lock().expect("no panic while held");
-        let Some(NewFile { file, .. }) = new.as_mut() else {
-            return handle.sync().map_err(|e| Error::io(&self.path, "sync", e));
-        };
-        let published = file.publish(&[]);
-        if file.is_published() {
-            *new = None;
-        }
-        Ok(published?)
     }
 
     /// # Errors

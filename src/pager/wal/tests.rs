@@ -64,7 +64,7 @@ fn a_segment_grows_with_the_table_up_to_twice_its_length_and_a_replay_has_all_of
 #[test]
 fn a_log_grows_by_few_writes_of_zeros_that_end_soon_after_its_records() {
     const RECORDS: u32 = 28_000;
-    for (safety, writes_max, beyond_max) in [(Safety::Process, 36, 3 << 16), (Safety::Disk, 4, 1 << 20)] {
+    for (safety, writes_max, beyond_max) in [(Safety::Process, 36, 3 << 16), (Safety::Disk, 8, 1 << 20)] {
         let disk = Arc::new(Simulated::new(State::default()));
         let file: Arc<dyn File> = disk.open(Path::new("table"), Mode::New).unwrap().into();
         let log = log_for(safety, &disk, &file, Some(8 << 20));

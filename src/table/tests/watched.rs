@@ -3,7 +3,6 @@
 
 use crate::io::{Access, Disk, File, Mapped, Mode, Storage};
 use crate::table::{Durability, TableOptions};
-use std::collections::HashMap;
 use std::io::Result;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -17,8 +16,6 @@ type Before = Arc<dyn Fn(&Path, &str) -> Result<()> + Send + Sync>;
 #[derive(Clone, Default)]
 pub(super) struct Watched {
     before: Arc<Mutex<Option<Before>>>,
-    /// The last renaming of each path.
-    renamed: Arc<Mutex<HashMap<PathBuf, PathBuf>>>,
     /// Whether the file system has no locks of bytes.
     lacks_locks: bool,
 }
@@ -57,13 +54,9 @@ struct WatchedFile {
 }
 
 impl WatchedFile {
-    fn path(&self) -> PathBuf {
-        self.disk.renamed.lock().unwrap().get(&self.path).unwrap_or(&self.path).clone()
-    }
-
     fn is_header(&self, bytes: &[u8], offset: u64) -> bool {
         const HEADER_BYTES: usize = 4096;
-        self.path().extension().is_some_and(|extension| extension == "spt")
+        self.path.extension().is_some_and(|extension| extension == "spt")
             && bytes.len() == HEADER_BYTES
             && offset <= HEADER_BYTES as u64
     }
@@ -87,9 +80,7 @@ impl Storage for Watched {
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         self.changes(from, "rename")?;
-        Disk.rename(from, to)?;
-        self.renamed.lock().unwrap().insert(from.to_owned(), to.to_owned());
-        Ok(())
+        Disk.rename(from, to)
     }
 
     fn make_directory(&self, path: &Path, like: Option<&Path>) -> Result<bool> {
@@ -115,23 +106,23 @@ impl Storage for Watched {
 impl File for WatchedFile {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
         if self.is_header(bytes, offset) {
-            self.disk.changes(&self.path(), "read_header")?;
+            self.disk.changes(&self.path, "read_header")?;
         }
         self.file.read_at(bytes, offset)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        self.disk.changes(&self.path(), if self.is_header(bytes, offset) { "write_header" } else { "write_at" })?;
+        self.disk.changes(&self.path, if self.is_header(bytes, offset) { "write_header" } else { "write_at" })?;
         self.file.write_at(bytes, offset)
     }
 
     fn len(&self) -> Result<u64> {
-        self.disk.changes(&self.path(), "len")?;
+        self.disk.changes(&self.path, "len")?;
         self.file.len()
     }
 
     fn set_len(&self, bytes: u64) -> Result<()> {
-        self.disk.changes(&self.path(), "set_len")?;
+        self.disk.changes(&self.path, "set_len")?;
         self.file.set_len(bytes)
     }
 
@@ -144,7 +135,7 @@ impl File for WatchedFile {
     }
 
     fn sync(&self) -> Result<()> {
-        self.disk.changes(&self.path(), "sync")?;
+        self.disk.changes(&self.path, "sync")?;
         self.file.sync()
     }
 
@@ -165,12 +156,12 @@ impl File for WatchedFile {
     }
 
     fn lock_byte(&self, offset: u64, alone: bool) -> Result<Option<bool>> {
-        self.disk.changes(&self.path(), "lock_byte")?;
+        self.disk.changes(&self.path, "lock_byte")?;
         if self.disk.lacks_locks { Ok(None) } else { self.file.lock_byte(offset, alone) }
     }
 
     fn unlock_byte(&self, offset: u64) -> Result<()> {
-        self.disk.changes(&self.path(), "unlock_byte")?;
+        self.disk.changes(&self.path, "unlock_byte")?;
         self.file.unlock_byte(offset)
     }
 

@@ -45,12 +45,8 @@ pub(super) fn run(seed: u64, ops: usize) -> Result<Ran, String> {
 impl Ran {
     /// Returns each frame but the header that was written to the table's file: call and offset.
     fn frames_written(&self) -> Vec<(usize, usize)> {
-        let unnamed = self.trace.iter().find_map(|event| match event {
-            Event::Rename(from, to) if to == Path::new(PATH) => Some(from),
-            _ => None,
-        });
         let of_table = self.trace.iter().find_map(|event| match event {
-            Event::Create(path, inode) if Some(path) == unnamed => Some(*inode),
+            Event::Create(path, inode) if path == Path::new(PATH) => Some(*inode),
             _ => None,
         });
         let mut frames = Vec::new();
@@ -71,19 +67,16 @@ impl Ran {
     fn replay(&self, (wrong_call, at): (usize, usize), wrong: Wrong) -> State {
         let mut state = State::default();
         for (call, event) in self.trace.iter().enumerate() {
-            let Event::Write { inode, .. } = event else {
-                state.apply(call as u64, event);
-                continue;
-            };
-            let before = state.content_of(*inode).to_vec();
+            let before = state.content(Path::new(PATH)).unwrap_or_default().to_vec();
             state.apply(call as u64, event);
+            let Event::Write { inode, .. } = event else { continue };
             if call != wrong_call {
                 continue;
             }
             let frame = |file: &[u8], at: usize| -> Vec<u8> {
                 (at..at + FRAME_BYTES).map(|i| file.get(i).copied().unwrap_or(0)).collect()
             };
-            let now = frame(state.content_of(*inode), at);
+            let now = frame(state.content(Path::new(PATH)).unwrap_or_default(), at);
             let mut put = |at: usize, bytes: Vec<u8>| {
                 state.apply(call as u64, &Event::Write { inode: *inode, offset: at as u64, bytes: bytes.into() });
             };
