@@ -124,8 +124,8 @@ impl Checkpointer<'_> {
         self.frames.file.refuse_if_poisoned()?;
         self.frames.file.refuse_if_moved().inspect_err(|e| self.frames.file.poison(e.message()))?;
         self.frames.file.refuse_if_cut()?;
-        // Most of them, for up to 8 ms: only writers that allocate or free wait. The freeze, for which all wait, frees the
-        // rest.
+        // Most of them, for up to 8 ms: only writers that allocate or free wait. The freeze, for which all wait, frees
+        // the rest.
         self.allocator.free_kept()?;
         self.reserve_blocks(self.allocator.maps_of_kept())
     }
