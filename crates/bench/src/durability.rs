@@ -32,13 +32,20 @@ fn pair(random: &mut Random) -> ([u8; 16], [u8; 32]) {
     (key, [key, key].concat().try_into().expect("32 bytes"))
 }
 
-/// Measures durable puts, by 1 and 8 threads, against the bare disk: a small write to allocated blocks and fdatasync.
-pub fn durable(path: &str) -> Outcome {
+const RAW_BYTES: u64 = 16 << 20;
+
+/// A file beside `path` whose blocks are allocated and written.
+fn bare_disk(path: &str) -> Result<(String, std::fs::File), std::io::Error> {
     let raw_path = format!("{path}-raw");
     let raw = std::fs::File::create(&raw_path)?;
-    const RAW_BYTES: u64 = 16 << 20;
     raw.write_all_at(&vec![0; RAW_BYTES as usize], 0)?;
     raw.sync_all()?;
+    Ok((raw_path, raw))
+}
+
+/// Measures durable puts, by 1 and 8 threads, against the bare disk: a small write to allocated blocks and fdatasync.
+pub fn durable(path: &str) -> Outcome {
+    let (raw_path, raw) = bare_disk(path)?;
     remove(path);
     let table = TableOptions::new().durability(Durability::Sync).open(path)?;
     // The first pass over the log's file costs more than later ones; both are measured.
@@ -227,10 +234,7 @@ fn stall_synced(path: &str) -> Outcome {
         writeln!(std::io::stdout(), "{what:<10} {count:>9} syncs, longest {:.1} ms", longest.as_secs_f64() * 1e3)?;
         Ok(())
     };
-    let raw_path = format!("{path}-raw");
-    let raw = std::fs::File::create(&raw_path)?;
-    raw.write_all_at(&vec![0; 16 << 20], 0)?;
-    raw.sync_all()?;
+    let (raw_path, raw) = bare_disk(path)?;
     let table = TableOptions::new().durability(Durability::Sync).log_bytes(16 << 30).open(path)?;
     let mut random = Random(2);
     for _ in 0..PAIRS / 1000 {

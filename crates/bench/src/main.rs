@@ -88,7 +88,7 @@ enum Command {
         #[arg(long, default_value_t = 3_000_000)]
         count: usize,
     },
-    /// The longest waits of a writer during a checkpoint of 1 GiB
+    /// The longest waits of a writer during a checkpoint of 1 GiB, and of synced puts beside one
     Stall {
         /// A file on the disk to measure
         file: String,

@@ -304,6 +304,12 @@ static int open_table(struct store *store)
     return status == SPT_OK ? 0 : failed(status, NULL);
 }
 
+static bool is_file(const char *path, const struct stat *file)
+{
+    struct stat found;
+    return lstat(path, &found) == 0 && found.st_dev == file->st_dev && found.st_ino == file->st_ino;
+}
+
 static int open_file(struct store *store, const char *path, int flags, mode_t mode)
 {
     int access = store->read_only ? O_RDONLY : O_RDWR;
@@ -321,8 +327,9 @@ static int open_file(struct store *store, const char *path, int flags, mode_t mo
     if (!store->read_only && (flags & O_TRUNC) && truncate_table(store->path, store->descriptor))
         return -1;
     int result = open_table(store);
-    /* A file that is locked is being made a table by another process. */
-    if (result && made && errno != EAGAIN && fstat(store->descriptor, &found) == 0 && found.st_size == 0) {
+    /* A file that is locked is being made a table by another process, and another file may have the name by now. */
+    if (result && made && errno != EAGAIN && fstat(store->descriptor, &found) == 0 && found.st_size == 0 &&
+        is_file(store->path, &found)) {
         int number = errno;
         unlink(store->path);
         errno = number;
@@ -385,12 +392,6 @@ struct store *store_open(const char *path, int flags, mode_t mode, const spt_opt
 }
 
 /* --- checkpoints --- */
-
-static bool is_file(const char *path, const struct stat *file)
-{
-    struct stat found;
-    return lstat(path, &found) == 0 && found.st_dev == file->st_dev && found.st_ino == file->st_ino;
-}
 
 /* Gives a writer's file its old name once more, beside the new one that the program has given it: a table writes no
  * checkpoint to a file that may be another's by now. */

@@ -162,7 +162,7 @@ impl Allocator<'_> {
     }
 
     /// An upper bound of the map frames that change when kept holes are freed.
-    pub(in crate::pager) fn maps_of_kept(self) -> u64 {
+    pub(crate) fn maps_of_kept(self) -> u64 {
         self.kept.sum(|holes| holes.by_length.iter().map(|kept| kept.len() as u64).sum())
     }
 }

@@ -190,6 +190,18 @@ fn a_write_by_the_progress_function_of_a_backup_is_refused_and_not_a_deadlock() 
 }
 
 #[test]
+fn kept_holes_are_freed_before_a_checkpoint_keeps_writers_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let table = Table::open(directory.path().join("t.spt")).unwrap();
+    (0..2000).for_each(|n| table.put(&key(n), &[1; 1000]).unwrap());
+    (0..2000).step_by(2).for_each(|n| assert!(table.remove(&key(n)).unwrap()));
+    let kept = || table.pager.allocator().maps_of_kept();
+    assert!(kept() > 0);
+    table.pager.checkpointer().reserve_checkpoint().unwrap();
+    assert_eq!(kept(), 0);
+}
+
+#[test]
 fn sync_waits_for_the_checkpoint_that_is_being_written_and_reports_its_error() {
     for outcome in [PASS, FAIL] {
         let directory = tempfile::tempdir().unwrap();
