@@ -14,8 +14,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 fn session(options: SpaceOptions) -> RespSession {
+    session_with(options, Settings::default())
+}
+
+fn session_with(options: SpaceOptions, settings: Settings) -> RespSession {
     let space = Arc::new(KeySpace::open(options).unwrap());
-    let server = Arc::new(Server::new(space, Settings::default(), false));
+    let server = Arc::new(Server::new(space, settings, false));
     let client = server.clients.add("test".into(), "test".into(), 0, 10).unwrap();
     let figures = server.add_figures();
     RespSession::new(server, client, figures)
@@ -1924,11 +1928,15 @@ fn changes_of_collections(seed: u64, count: usize) -> Vec<String> {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % bound
     };
-    let mut lines = Vec::new();
-    for _ in 0..count {
-        let (key, n) = (format!("k{}", below(6)), below(60));
-        let long = "x".repeat(if below(8) == 0 { 90 } else { 3 });
-        lines.push(match below(37) {
+    let (mut lines, mut key, mut family) = (Vec::new(), String::new(), 0);
+    for index in 0..count {
+        // Most commands are of the type and the key of the one before.
+        if index % 100 == 0 || below(9) == 0 {
+            (key, family) = (format!("k{}", below(6)), below(6));
+        }
+        let (n, long) = (below(60), "x".repeat(if below(8) == 0 { 90 } else { 3 }));
+        let (first, commands) = [(0, 9), (9, 3), (12, 9), (21, 9), (30, 1), (0, 39)][family as usize];
+        lines.push(match if below(20) == 0 { below(39) } else { first + below(commands) } {
             0..4 => format!("HSET {key} f{n} {long}"),
             4 => format!("HSET {key} f{n} 1 odd"),
             5 => format!("HINCRBY {key} n{n} 2"),
@@ -1953,10 +1961,12 @@ fn changes_of_collections(seed: u64, count: usize) -> Vec<String> {
             29 => format!("ZREMRANGEBYSCORE {key} {n} {}", n + 3),
             30 => format!("XADD {key} {}-* f {long}", 1 + below(3)),
             31 => format!("DEL {key}"),
-            32 => format!("PEXPIRE {key} {}", if below(4) == 0 { 0 } else { 100_000 }),
+            32 => format!("PEXPIREAT {key} {}", if below(4) == 0 { 1 } else { 5_000_000_000_000u64 }),
             33 => format!("HEXPIREAT {key} {} FIELDS 1 f{n}", if below(4) == 0 { 1 } else { 4_000_000_000u64 }),
             34 => format!("HEXPIRETIME {key} FIELDS 2 f{n} f{}", n / 2),
             35 => format!("HPERSIST {key} FIELDS 1 f{n}"),
+            36 => format!("PEXPIREAT {key} {}", 4_000_000_000_000 + n),
+            37 => format!("GEOADD {key} {n} {n} {n}"),
             _ => format!("TYPE {key}"),
         });
     }
@@ -1969,16 +1979,69 @@ fn changes_of_collections_in_one_piece_answer_as_one_by_one() {
         for ((mut pieces, _one), (mut whole, _other)) in
             in_memory_and_in_a_file().into_iter().zip(in_memory_and_in_a_file())
         {
-            let lines = changes_of_collections(seed, 3000);
+            let mut lines = changes_of_collections(seed, 3000);
+            let reads = ["TYPE", "PEXPIRETIME", "OBJECT ENCODING", "HLEN", "SCARD"].map(|name| (name, ""));
+            let ranges = [("LRANGE", "0 -1"), ("ZRANGE", "0 -1 WITHSCORES"), ("XRANGE", "- +")];
+            for (name, rest) in reads.into_iter().chain(ranges) {
+                lines.extend((0..6).map(|key| format!("{name} k{key} {rest}").trim_end().to_owned()));
+            }
             for lines in lines.chunks(100) {
                 let requests: Vec<Vec<u8>> =
                     lines.iter().map(|line| request(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>())).collect();
                 let one_by_one: Vec<u8> =
                     requests.iter().flat_map(|request| replies(&mut pieces, request, usize::MAX)).collect();
                 let together = replies(&mut whole, &requests.concat(), usize::MAX);
-                let (one_by_one, together) = (text(&one_by_one), text(&together));
+                let same = one_by_one.iter().zip(&together).take_while(|(one, other)| one == other).count();
+                let [one_by_one, together] = [&one_by_one, &together]
+                    .map(|all| text(&all[same.saturating_sub(200)..(same + 60).min(all.len())]));
                 assert_eq!(together, one_by_one, "seed {seed}: {lines:?}");
             }
+        }
+    }
+}
+
+#[test]
+fn a_collection_that_becomes_empty_within_a_run_loses_its_lifetime() {
+    let words = |each: &dyn Fn(u32) -> String| (0..500).map(each).collect::<Vec<_>>().join(" ");
+    let fields = words(&|n| format!("field:{n}"));
+    let families = [
+        (format!("RPUSH k {fields}"), "LTRIM k 1 0".to_owned(), "LPUSH k one"),
+        (format!("SADD k {fields}"), "SPOP k 1000".to_owned(), "SADD k one"),
+        (format!("HSET k {}", words(&|n| format!("field:{n} {n}"))), format!("HDEL k {fields}"), "HSET k one 1"),
+        (
+            format!("ZADD k {}", words(&|n| format!("{n} field:{n}"))),
+            "ZREMRANGEBYRANK k 0 -1".to_owned(),
+            "ZADD k 1 one",
+        ),
+    ];
+    for (fill, empty, add) in families {
+        for (mut session, _folder) in in_memory_and_in_a_file() {
+            replies_to(&mut session, &[&fill, "PEXPIREAT k 5000000000000"]);
+            assert_eq!(replies_to(&mut session, &["PEXPIRETIME k"]), [":5000000000000"]);
+            let lines = [&*empty, add, add, "PEXPIRETIME k"];
+            let requests = lines.map(|line| request(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>()));
+            let answers = text(&replies(&mut session, &requests.concat(), usize::MAX));
+            assert!(answers.ends_with(":-1\r\n"), "{add}: {answers}");
+        }
+    }
+}
+
+#[test]
+fn a_pop_with_too_long_a_reply_removes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in [None, Some(folder.path().join("t.spt"))] {
+        let options = SpaceOptions { file, logged: true, ..SpaceOptions::default() };
+        let settings = Settings::default();
+        settings.request_bytes.store(20_000, std::sync::atomic::Ordering::Relaxed);
+        let mut session = session_with(options, settings);
+        for first in [0, 50] {
+            let members: Vec<String> = (first..first + 50).map(|n| format!("{n:0300}")).collect();
+            assert_eq!(replies_to(&mut session, &[&format!("SADD k {}", members.join(" "))]), [":50"]);
+        }
+        for count in [70, 100] {
+            let answer = replies_to(&mut session, &[&format!("SPOP k {count}")]).remove(0);
+            assert!(answer.starts_with("-ERR the reply would"), "{answer}");
+            assert_eq!(replies_to(&mut session, &["SCARD k"]), [":100"]);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::acl::{self, Context};
 use super::call::{Args, Call, Outcome, REPLY_TOO_LONG, Refusal, Turn};
+use super::collection::{self, Command};
 use super::edit::Plan;
 use super::geo::Form;
 use super::hashes::Parts;
@@ -19,7 +20,7 @@ use super::{
 use crate::blocked::Wanted;
 use crate::clients::Subscription;
 use crate::keyspace::list::End;
-use crate::keyspace::{Exclusive, KeySpace, Kind, PairsMut};
+use crate::keyspace::{Exclusive, KeySpace, Kind};
 use std::sync::atomic::Ordering::*;
 
 /// Keys that the current transaction has added (`true`) or removed (`false`).
@@ -39,7 +40,7 @@ pub(crate) enum Handler {
     /// The value of the first argument: returns what to do with it, given the time now.
     Edit(for<'a> fn(&Call<'_, 'a>, u64) -> Result<Plan<'a>, Refusal>),
     /// A collection: in place under the latch of its key if it is small, else with exclusive entry.
-    Collection(fn(&mut dyn PairsMut, &mut Call<'_, '_>) -> Outcome),
+    Collection(Command),
     /// The key space, exclusive.
     Change(fn(&mut Exclusive<'_>, &mut Call<'_, '_>) -> Outcome),
     /// The session, and the key space, exclusive.
@@ -146,7 +147,7 @@ pub(super) fn execute_within(
             let mut call = session.call(args, out);
             plan(&call, alone.now_ms()).and_then(|plan| edit::execute(alone, &mut call, &plan))
         }
-        Handler::Collection(execute) => execute(alone, &mut session.call(args, out)),
+        Handler::Collection(command) => collection::execute(alone, command, &mut session.call(args, out)),
         Handler::Change(execute) => execute(alone, &mut session.call(args, out)),
         Handler::Transaction(execute) => execute(session, alone, args, out),
     }

@@ -7,6 +7,7 @@
 //! GEORADIUS and GEORADIUSBYMEMBER are older forms of the same search. Not here: how positions become scores.
 
 use super::call::{Args, Call, NOT_A_FLOAT, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, Turn};
+use super::collection::Collection;
 use super::double::parse_score;
 use super::geohash::{Position, Shape};
 use super::reply;
@@ -61,7 +62,7 @@ fn rectangle(args: &Args<'_>, index: usize) -> Result<(Shape, f64), Refusal> {
 }
 
 /// GEOADD key [NX | XX] \[CH\] longitude latitude member ...
-pub(crate) fn geoadd(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn geoadd<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 'e>) -> Outcome {
     let args = call.args;
     let (mut how, mut counts_changed, mut index) = (Adding::default(), false, 2);
     while index < args.len() {
@@ -78,7 +79,7 @@ pub(crate) fn geoadd(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outc
     }
     let positions: Result<Vec<f64>, Refusal> =
         (index..args.len()).step_by(3).map(|index| Ok(position(&args, index)?.score())).collect();
-    add_all(alone, call, how, counts_changed, positions?.into_iter().zip(args.from(index + 2).step_by(3)))
+    add_all(collection, call, how, counts_changed, positions?.into_iter().zip(args.from(index + 2).step_by(3)))
 }
 
 /// The positions of members; an outer `None` for an absent member.

@@ -1,6 +1,7 @@
 //! Commands on hashes. How they are stored: `keyspace/fields.rs`.
 
 use super::call::{Args, Call, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, Turn};
+use super::collection::Collection;
 use super::double;
 use super::number::{Decimal, parse_integer};
 use super::pattern::matches;
@@ -25,17 +26,16 @@ pub(super) fn open_mut<'e, 'k>(
 }
 
 /// HSET key field value ...; with `ok` HMSET.
-pub(crate) fn hset(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>, ok: bool) -> Outcome {
+pub(crate) fn hset<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 'e>, ok: bool) -> Outcome {
     if !call.args.len().is_multiple_of(2) {
         let name = if ok { "hmset" } else { "hset" };
         return Err(format!("ERR wrong number of arguments for '{name}' command").into());
     }
-    let mut hash = open_mut(pairs, call)?;
+    let hash = collection.fields(call, Kind::Hash)?;
     let mut added = 0;
     for (field, value) in call.args.from(2).step_by(2).zip(call.args.from(3).step_by(2)) {
         added += i64::from(hash.put(field, value)?);
     }
-    hash.finish()?;
     if ok {
         reply::ok(call.out)
     } else {
@@ -45,10 +45,9 @@ pub(crate) fn hset(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>, ok: bool) 
 }
 
 /// HSETNX key field value
-pub(crate) fn hsetnx(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome {
-    let mut hash = open_mut(pairs, call)?;
+pub(crate) fn hsetnx<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 'e>) -> Outcome {
+    let hash = collection.fields(call, Kind::Hash)?;
     let is_new = hash.put_if(call.args.at(2), call.args.at(3), false)?;
-    hash.finish()?;
     reply::integer(call.out, is_new.into());
     Ok(())
 }
@@ -84,13 +83,12 @@ pub(crate) fn hmget(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome
 }
 
 /// HDEL key field ...
-pub(crate) fn hdel(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome {
-    let mut hash = open_mut(pairs, call)?;
+pub(crate) fn hdel<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 'e>) -> Outcome {
+    let hash = collection.fields(call, Kind::Hash)?;
     let mut removed = 0;
     for field in call.args.from(2) {
         removed += i64::from(hash.remove(field)?);
     }
-    hash.finish()?;
     reply::integer(call.out, removed);
     Ok(())
 }
@@ -155,9 +153,9 @@ pub(crate) fn hgetall(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, parts: P
 }
 
 /// HINCRBY key field increment
-pub(crate) fn hincrby(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn hincrby<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 'e>) -> Outcome {
     let (field, increment) = (call.args.at(2), integer(call.args.at(3))?);
-    let mut hash = open_mut(pairs, call)?;
+    let hash = collection.fields(call, Kind::Hash)?;
     let mut value = Vec::new();
     let number = match hash.get(field, &mut value)? {
         true => parse_integer(&value).ok_or("ERR hash value is not an integer")?,
@@ -165,19 +163,18 @@ pub(crate) fn hincrby(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outc
     };
     let number = number.checked_add(increment).ok_or("ERR increment or decrement would overflow")?;
     hash.put_with_expiry(field, itoa::Buffer::new().format(number).as_bytes(), Expiry::Keep)?;
-    hash.finish()?;
     reply::integer(call.out, number);
     Ok(())
 }
 
 /// HINCRBYFLOAT key field increment
-pub(crate) fn hincrbyfloat(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn hincrbyfloat<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 'e>) -> Outcome {
     let field = call.args.at(2);
     let increment = Decimal::parse(call.args.at(3)).ok_or(super::call::NOT_A_FLOAT)?;
     if matches!(increment, Decimal::Float(number) if !number.is_finite()) {
         return Err("ERR value is NaN or Infinity".into());
     }
-    let mut hash = open_mut(pairs, call)?;
+    let hash = collection.fields(call, Kind::Hash)?;
     let mut value = Vec::new();
     let number = match hash.get(field, &mut value)? {
         true => Decimal::parse(&value).ok_or(NOT_A_FLOAT)?,
@@ -185,7 +182,6 @@ pub(crate) fn hincrbyfloat(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) ->
     };
     let sum = number.plus(increment).ok_or("ERR increment would produce NaN or Infinity")?.text();
     hash.put_with_expiry(field, sum.as_bytes(), Expiry::Keep)?;
-    hash.finish()?;
     reply::bulk(call.out, sum.as_bytes());
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Commands on lists, except for the ones that wait (`blocking.rs`). How lists are stored: `keyspace/list.rs`.
 
 use super::call::{Args, Call, NO_SUCH_KEY, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, Turn};
+use super::collection::Collection;
 use super::number::parse_integer;
 use super::reply;
 use super::sets::positive;
@@ -18,34 +19,36 @@ fn open_mut<'e, 'k>(pairs: &'e mut (dyn PairsMut + 'k), call: &Call<'_, 'e>) -> 
 }
 
 /// LPUSH, RPUSH key element ...; with `only_present` LPUSHX, RPUSHX.
-pub(crate) fn push(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>, end: End, only_present: bool) -> Outcome {
-    let mut list = open_mut(pairs, call)?;
+pub(crate) fn push<'e>(
+    collection: &mut Collection<'e, '_>,
+    call: &mut Call<'_, 'e>,
+    end: End,
+    only_present: bool,
+) -> Outcome {
+    let list = collection.list(call)?;
     if list.len() > 0 || !only_present {
         call.args.from(2).try_for_each(|element| list.push(end, element))?;
     }
-    let len = list.finish()?;
-    reply::count(call.out, len);
+    reply::count(call.out, list.len());
     Ok(())
 }
 
 /// LPOP, RPOP key \[count\]
-pub(crate) fn pop(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>, end: End) -> Outcome {
+pub(crate) fn pop<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 'e>, end: End) -> Outcome {
     if call.args.len() > 3 {
         let name = if end == End::Left { "lpop" } else { "rpop" };
         return Err(format!("ERR wrong number of arguments for '{name}' command").into());
     }
     let count = call.args.get(2).map(positive).transpose()?;
-    let mut list = open_mut(pairs, call)?;
+    let list = collection.list(call)?;
     match count {
         None => {
             let popped = list.pop(end)?;
-            list.finish()?;
             reply::bulk_or_null(call.out, popped.as_deref(), call.version);
         }
         Some(_) if list.len() == 0 => reply::null_array(call.out, call.version),
         Some(count) => {
-            let popped = pop_many(&mut list, end, count, call.reply_bytes_max)?;
-            list.finish()?;
+            let popped = pop_many(list, end, count, call.reply_bytes_max)?;
             reply::array(call.out, popped.len());
             popped.iter().for_each(|element| reply::bulk(call.out, element));
         }
@@ -131,14 +134,13 @@ pub(crate) fn lindex(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcom
 }
 
 /// LSET key index element
-pub(crate) fn lset(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome {
-    let mut list = open_mut(pairs, call)?;
+pub(crate) fn lset<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 'e>) -> Outcome {
+    let list = collection.list(call)?;
     if list.len() == 0 {
         return Err(NO_SUCH_KEY.into());
     }
     let index = index_of(list.len(), integer(call.args.at(2))?).ok_or("ERR index out of range")?;
     list.set(index, call.args.at(3))?;
-    list.finish()?;
     reply::ok(call.out);
     Ok(())
 }
@@ -165,15 +167,14 @@ pub(crate) fn lrem(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcom
 }
 
 /// LTRIM key start stop
-pub(crate) fn ltrim(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn ltrim<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 'e>) -> Outcome {
     let (start, end) = (integer(call.args.at(2))?, integer(call.args.at(3))?);
-    let mut list = open_mut(pairs, call)?;
+    let list = collection.list(call)?;
     let len = list.len();
     let kept = range_of(len, start, end);
     list.count_as_changed(); // Redis reports it whether or not there is less
     list.drop_at(End::Right, len - kept.end)?;
     list.drop_at(End::Left, kept.start)?;
-    list.finish()?;
     reply::ok(call.out);
     Ok(())
 }

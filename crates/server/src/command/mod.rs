@@ -12,6 +12,7 @@
 //! double.rs       doubles as C reads and writes them
 //! pattern.rs      patterns of KEYS, SCAN, PSUBSCRIBE
 //!
+//! collection.rs   the collection that commands change, opened once for several
 //! strings.rs      values: GET, SET, APPEND, INCR ...
 //! bits.rs         SETBIT, BITCOUNT, BITFIELD ..., LCS
 //! events.rs       the keyspace events of each command
@@ -57,6 +58,7 @@ pub(crate) mod call;
 pub(crate) mod categories;
 mod client;
 pub(crate) mod cluster;
+pub(crate) mod collection;
 mod comparison;
 mod config;
 mod connection;

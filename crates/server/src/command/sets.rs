@@ -1,6 +1,7 @@
 //! Commands on sets. How they are stored: `keyspace/fields.rs`.
 
 use super::call::{Args, Call, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, Turn};
+use super::collection::Collection;
 use super::hashes::choose;
 use super::number::parse_integer;
 use super::reply;
@@ -18,25 +19,23 @@ fn open_mut<'e, 'k>(pairs: &'e mut (dyn PairsMut + 'k), call: &Call<'_, 'e>) -> 
 }
 
 /// SADD key member ...
-pub(crate) fn sadd(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome {
-    let mut set = open_mut(pairs, call)?;
+pub(crate) fn sadd<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 'e>) -> Outcome {
+    let set = collection.fields(call, Kind::Set)?;
     let mut added = 0;
     for member in call.args.from(2) {
         added += i64::from(set.put_if(member, b"", false)?);
     }
-    set.finish()?;
     reply::integer(call.out, added);
     Ok(())
 }
 
 /// SREM key member ...
-pub(crate) fn srem(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome {
-    let mut set = open_mut(pairs, call)?;
+pub(crate) fn srem<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 'e>) -> Outcome {
+    let set = collection.fields(call, Kind::Set)?;
     let mut removed = 0;
     for member in call.args.from(2) {
         removed += i64::from(set.remove(member)?);
     }
-    set.finish()?;
     reply::integer(call.out, removed);
     Ok(())
 }
@@ -81,7 +80,7 @@ pub(crate) fn scard(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome
 }
 
 /// SPOP key \[count\]
-pub(crate) fn spop(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn spop<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 'e>) -> Outcome {
     let has_count = call.args.len() > 2;
     if call.args.len() > 3 {
         return Err(SYNTAX.into());
@@ -90,7 +89,7 @@ pub(crate) fn spop(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome
         Some(count) => positive(count)?,
         None => 1,
     };
-    let mut set = open_mut(pairs, call)?;
+    let set = collection.fields(call, Kind::Set)?;
     let count = wanted.min(set.fields().len());
     let mut popped: Vec<Vec<u8>> = Vec::new();
     let mut bytes = 0;
@@ -112,8 +111,8 @@ pub(crate) fn spop(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome
         }
         popped.push(member);
     }
-    set.finish()?;
     if bytes > call.reply_bytes_max && has_count {
+        popped.iter().try_for_each(|member| set.put_if(member, b"", false).map(drop))?;
         return Err(REPLY_TOO_LONG.into());
     }
     if has_count {

@@ -6,6 +6,7 @@
 //! Not here: commands that combine sorted sets (`sorted_operations.rs`), and commands that wait (`blocking.rs`).
 
 use super::call::{Args, Call, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, Turn};
+use super::collection::Collection;
 use super::double::{parse_bound, parse_score};
 use super::hashes::{choose, random_count};
 use super::number::parse_integer;
@@ -13,16 +14,12 @@ use super::reply::{self, Version};
 use super::sets::positive;
 use super::strings::integer;
 use crate::keyspace::sorted::{Element, PACKED_MEMBERS, SortedSet, SortedSetMut};
-use crate::keyspace::{self, Exclusive, Pairs, PairsMut};
+use crate::keyspace::{self, Exclusive, Pairs};
 use std::cmp::Ordering;
 use std::ops::Range;
 
 fn open(turn: &mut Turn<'_, '_>, call: &Call<'_, '_>) -> keyspace::Result<Option<SortedSet>> {
     SortedSet::open(turn, call.database, call.args.at(1))
-}
-
-fn open_mut<'e, 'k>(pairs: &'e mut (dyn PairsMut + 'k), call: &Call<'_, 'e>) -> keyspace::Result<SortedSetMut<'e, 'k>> {
-    SortedSetMut::open(pairs, call.database, call.args.at(1))
 }
 
 /// What ZADD does with a member.
@@ -72,7 +69,7 @@ impl Adding {
 }
 
 /// ZADD key [NX | XX] [GT | LT] \[CH\] \[INCR\] score member ...; with `is_increment` ZINCRBY.
-pub(crate) fn zadd(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>, is_increment: bool) -> Outcome {
+pub(crate) fn zadd<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 'e>, is_increment: bool) -> Outcome {
     let args = call.args;
     let (mut how, mut counts_changed, mut index) = (Adding { is_increment, ..Adding::default() }, false, 2);
     while index < args.len() {
@@ -102,21 +99,21 @@ pub(crate) fn zadd(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>, is_increme
     }
     let scores: Option<Vec<f64>> = args.from(index).step_by(2).map(parse_score).collect();
     let scores = scores.ok_or(super::call::NOT_A_FLOAT)?;
-    add_all(pairs, call, how, counts_changed, scores.into_iter().zip(args.from(index + 1).step_by(2)))
+    add_all(collection, call, how, counts_changed, scores.into_iter().zip(args.from(index + 1).step_by(2)))
 }
 
 /// Adds members with their scores, and replies with the number of new ones, or also of changed ones, or with the score.
-pub(super) fn add_all<'a>(
-    pairs: &mut dyn PairsMut,
-    call: &mut Call<'_, 'a>,
+pub(super) fn add_all<'e>(
+    collection: &mut Collection<'e, '_>,
+    call: &mut Call<'_, 'e>,
     how: Adding,
     counts_changed: bool,
-    members: impl Iterator<Item = (f64, &'a [u8])>,
+    members: impl Iterator<Item = (f64, &'e [u8])>,
 ) -> Outcome {
-    let mut set = open_mut(pairs, call)?;
+    let set = collection.sorted_set(call)?;
     let (mut count, mut last) = (0, None);
     for (score, member) in members {
-        last = match how.add(&mut set, member, score)? {
+        last = match how.add(set, member, score)? {
             Added::No => None,
             Added::New(score) => {
                 count += 1;
@@ -128,7 +125,6 @@ pub(super) fn add_all<'a>(
             }
         };
     }
-    set.finish()?;
     match last {
         _ if !how.is_increment => reply::integer(call.out, count),
         Some(score) => reply::score(call.out, score, call.version),
@@ -138,13 +134,12 @@ pub(super) fn add_all<'a>(
 }
 
 /// ZREM key member ...
-pub(crate) fn zrem(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome {
-    let mut set = open_mut(pairs, call)?;
+pub(crate) fn zrem<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 'e>) -> Outcome {
+    let set = collection.sorted_set(call)?;
     let mut removed = 0;
     for member in call.args.from(2) {
         removed += i64::from(set.remove(member)?);
     }
-    set.finish()?;
     reply::integer(call.out, removed);
     Ok(())
 }
@@ -471,13 +466,12 @@ pub(super) fn store_at(
 }
 
 /// ZREMRANGEBYRANK, ZREMRANGEBYSCORE, ZREMRANGEBYLEX key min max
-pub(crate) fn zremrange(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>, by: By) -> Outcome {
+pub(crate) fn zremrange<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 'e>, by: By) -> Outcome {
     let bounds = Bounds::parse(by, call.args.at(2), call.args.at(3))?;
-    let mut set = open_mut(pairs, call)?;
+    let set = collection.sorted_set(call)?;
     let (now, pairs) = set.read()?;
     let ranks = bounds.ranks(now, pairs, false)?;
     let removed = set.remove_range(ranks)?;
-    set.finish()?;
     reply::count(call.out, removed);
     Ok(())
 }
@@ -516,14 +510,13 @@ pub(super) fn pop_many(
 }
 
 /// ZPOPMIN, ZPOPMAX key \[count\]
-pub(crate) fn zpop(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>, end: Extreme) -> Outcome {
+pub(crate) fn zpop<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 'e>, end: Extreme) -> Outcome {
     if call.args.len() > 3 {
         return Err(SYNTAX.into());
     }
     let count = call.args.get(2).map(positive).transpose()?;
-    let mut set = open_mut(pairs, call)?;
-    let popped = pop_many(&mut set, end, count.unwrap_or(1), call.reply_bytes_max)?;
-    set.finish()?;
+    let set = collection.sorted_set(call)?;
+    let popped = pop_many(set, end, count.unwrap_or(1), call.reply_bytes_max)?;
     if count.is_some() {
         elements(call.out, &popped, true, call.version);
     } else {

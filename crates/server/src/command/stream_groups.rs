@@ -1,6 +1,7 @@
 //! Consumer groups of streams: XGROUP, and the commands on pending entries.
 
 use super::call::{Args, Call, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, Turn};
+use super::collection::Collection;
 use super::number::parse_integer;
 use super::reply;
 use super::stream_reads::{events_of_new, see_consumer};
@@ -9,8 +10,8 @@ use super::streams::{
     reply_unsigned, strict_id,
 };
 use super::strings::integer;
+use crate::keyspace::Exclusive;
 use crate::keyspace::stream::{Consumer, EntryId, Group, Pending, StreamMut};
-use crate::keyspace::{Exclusive, PairsMut};
 use std::collections::HashMap;
 
 /// Pending entries that are read together.
@@ -141,8 +142,8 @@ pub(crate) fn xgroup(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outc
 }
 
 /// XACK key group id ...
-pub(crate) fn xack(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome {
-    let mut stream = open_mut(pairs, call, 1)?;
+pub(crate) fn xack<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 'e>) -> Outcome {
+    let mut stream = open_mut(collection.pairs()?, call, 1)?;
     let (now, pairs) = stream.read()?;
     let Some(group) = now.group(pairs, call.args.at(2))? else {
         reply::integer(call.out, 0);

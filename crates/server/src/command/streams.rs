@@ -4,6 +4,7 @@
 //! (`stream_info.rs`).
 
 use super::call::{Args, Call, NO_SUCH_KEY, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, Turn};
+use super::collection::Collection;
 use super::number::parse_integer;
 use super::reply;
 use super::strings::integer;
@@ -281,7 +282,7 @@ impl Options {
 }
 
 /// XADD key \[NOMKSTREAM\] [MAXLEN | MINID [= | ~] threshold [LIMIT count]] * | id field value ...
-pub(crate) fn xadd(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome {
+pub(crate) fn xadd<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 'e>) -> Outcome {
     const NOT_GREATER: &str = "ERR The ID specified in XADD is equal or smaller than the target stream top item";
     let args = call.args;
     let (options, at) = Options::parse(&args, true)?;
@@ -292,6 +293,7 @@ pub(crate) fn xadd(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome
     if options.id == Some((0, Some(0))) {
         return Err("ERR The ID specified in XADD must be greater than 0-0".into());
     }
+    let pairs = collection.pairs()?;
     let now_ms = pairs.now_ms();
     let mut stream = open_mut(pairs, call, 1)?;
     if options.only_present && !stream.is_present() {
@@ -363,8 +365,8 @@ pub(crate) fn xrange(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, is_revers
 }
 
 /// XDEL key id ...
-pub(crate) fn xdel(pairs: &mut dyn PairsMut, call: &mut Call<'_, '_>) -> Outcome {
-    let mut stream = open_mut(pairs, call, 1)?;
+pub(crate) fn xdel<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 'e>) -> Outcome {
+    let mut stream = open_mut(collection.pairs()?, call, 1)?;
     let mut removed = 0;
     if stream.is_present() {
         for id in ids_from(&call.args, 2)? {

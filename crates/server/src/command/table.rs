@@ -121,12 +121,12 @@ macro_rules! rows {
 
     HSet "hset" -4 [WRITE DENYOOM FAST] (1 1 1) "hash" "2.0.0" "key field value [field value ...]"
         "Sets fields; returns the number of new fields."
-        Collection(|pairs, call| hashes::hset(pairs, call, false));
+        Collection(|hash, call| hashes::hset(hash, call, false));
     HSetNx "hsetnx" 4 [WRITE DENYOOM FAST] (1 1 1) "hash" "2.0.0" "key field value" "Sets a field if it does not exist."
         Collection(hashes::hsetnx);
     HMSet "hmset" -4 [WRITE DENYOOM FAST] (1 1 1) "hash" "2.0.0" "key field value [field value ...]"
         "Sets fields; the old form of HSET."
-        Collection(|pairs, call| hashes::hset(pairs, call, true));
+        Collection(|hash, call| hashes::hset(hash, call, true));
     HGet "hget" 3 [READONLY FAST] (1 1 1) "hash" "2.0.0" "key field" "Returns the value of a field."
         Lookup(hashes::hget);
     HMGet "hmget" -3 [READONLY FAST] (1 1 1) "hash" "2.0.0" "key field [field ...]" "Returns the values of fields."
@@ -245,20 +245,20 @@ macro_rules! rows {
 
     LPush "lpush" -3 [WRITE DENYOOM FAST] (1 1 1) "list" "1.0.0" "key element [element ...]"
         "Adds elements to the head of a list."
-        Collection(|pairs, call| lists::push(pairs, call, End::Left, false));
+        Collection(|list, call| lists::push(list, call, End::Left, false));
     RPush "rpush" -3 [WRITE DENYOOM FAST] (1 1 1) "list" "1.0.0" "key element [element ...]"
         "Adds elements to the tail of a list."
-        Collection(|pairs, call| lists::push(pairs, call, End::Right, false));
+        Collection(|list, call| lists::push(list, call, End::Right, false));
     LPushX "lpushx" -3 [WRITE DENYOOM FAST] (1 1 1) "list" "2.2.0" "key element [element ...]"
         "Adds elements to the head of a list, if it exists."
-        Collection(|pairs, call| lists::push(pairs, call, End::Left, true));
+        Collection(|list, call| lists::push(list, call, End::Left, true));
     RPushX "rpushx" -3 [WRITE DENYOOM FAST] (1 1 1) "list" "2.2.0" "key element [element ...]"
         "Adds elements to the tail of a list, if it exists."
-        Collection(|pairs, call| lists::push(pairs, call, End::Right, true));
+        Collection(|list, call| lists::push(list, call, End::Right, true));
     LPop "lpop" -2 [WRITE FAST] (1 1 1) "list" "1.0.0" "key [count]" "Removes the first elements and returns them."
-        Collection(|pairs, call| lists::pop(pairs, call, End::Left));
+        Collection(|list, call| lists::pop(list, call, End::Left));
     RPop "rpop" -2 [WRITE FAST] (1 1 1) "list" "1.0.0" "key [count]" "Removes the last elements and returns them."
-        Collection(|pairs, call| lists::pop(pairs, call, End::Right));
+        Collection(|list, call| lists::pop(list, call, End::Right));
     LLen "llen" 2 [READONLY FAST] (1 1 1) "list" "1.0.0" "key" "Returns the number of elements."
         Lookup(lists::llen);
     LRange "lrange" 4 [READONLY] (1 1 1) "list" "1.0.0" "key start stop" "Returns a range of elements."
@@ -307,9 +307,9 @@ macro_rules! rows {
     ZAdd "zadd" -4 [WRITE DENYOOM FAST] (1 1 1) "sorted-set" "1.2.0"
         "key [NX | XX] [GT | LT] [CH] [INCR] score member [score member ...]"
         "Sets the scores of members; returns the number of new members."
-        Collection(|pairs, call| sorted_sets::zadd(pairs, call, false));
+        Collection(|set, call| sorted_sets::zadd(set, call, false));
     ZIncrBy "zincrby" 4 [WRITE DENYOOM FAST] (1 1 1) "sorted-set" "1.2.0" "key increment member" "Increments a score."
-        Collection(|pairs, call| sorted_sets::zadd(pairs, call, true));
+        Collection(|set, call| sorted_sets::zadd(set, call, true));
     ZRem "zrem" -3 [WRITE FAST] (1 1 1) "sorted-set" "1.2.0" "key member [member ...]" "Removes members."
         Collection(sorted_sets::zrem);
     ZCard "zcard" 2 [READONLY FAST] (1 1 1) "sorted-set" "1.2.0" "key" "Returns the number of members."
@@ -357,19 +357,19 @@ macro_rules! rows {
         Change(sorted_sets::zrangestore);
     ZRemRangeByRank "zremrangebyrank" 4 [WRITE] (1 1 1) "sorted-set" "2.0.0" "key start stop"
         "Removes the members in a range of ranks."
-        Collection(|pairs, call| sorted_sets::zremrange(pairs, call, By::Rank));
+        Collection(|set, call| sorted_sets::zremrange(set, call, By::Rank));
     ZRemRangeByScore "zremrangebyscore" 4 [WRITE] (1 1 1) "sorted-set" "1.2.0" "key min max"
         "Removes the members in a range of scores."
-        Collection(|pairs, call| sorted_sets::zremrange(pairs, call, By::Score));
+        Collection(|set, call| sorted_sets::zremrange(set, call, By::Score));
     ZRemRangeByLex "zremrangebylex" 4 [WRITE] (1 1 1) "sorted-set" "2.8.9" "key min max"
         "Removes the members in a lexicographical range."
-        Collection(|pairs, call| sorted_sets::zremrange(pairs, call, By::Lex));
+        Collection(|set, call| sorted_sets::zremrange(set, call, By::Lex));
     ZPopMin "zpopmin" -2 [WRITE FAST] (1 1 1) "sorted-set" "5.0.0" "key [count]"
         "Removes the members with the lowest scores and returns them."
-        Collection(|pairs, call| sorted_sets::zpop(pairs, call, Extreme::Min));
+        Collection(|set, call| sorted_sets::zpop(set, call, Extreme::Min));
     ZPopMax "zpopmax" -2 [WRITE FAST] (1 1 1) "sorted-set" "5.0.0" "key [count]"
         "Removes the members with the highest scores and returns them."
-        Collection(|pairs, call| sorted_sets::zpop(pairs, call, Extreme::Max));
+        Collection(|set, call| sorted_sets::zpop(set, call, Extreme::Max));
     ZMPop "zmpop" -4 [WRITE] (2 0 1) "sorted-set" "7.0.0" "numkeys key [key ...] MIN | MAX [COUNT count]"
         "Removes members of the first non-empty sorted set and returns them."
         Change(sorted_sets::zmpop);
@@ -422,7 +422,7 @@ macro_rules! rows {
     GeoAdd "geoadd" -5 [WRITE DENYOOM] (1 1 1) "geo" "3.2.0"
         "key [NX | XX] [CH] longitude latitude member [longitude latitude member ...]"
         "Adds members with their positions to a sorted set."
-        Change(geo::geoadd);
+        Collection(geo::geoadd);
     GeoHash "geohash" -2 [READONLY] (1 1 1) "geo" "3.2.0" "key [member [member ...]]"
         "Returns the geohashes of members."
         Lookup(geo::geohash);

@@ -14,7 +14,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Aligned to two cache lines, since processors fetch lines in pairs.
 #[derive(Default)]
@@ -113,13 +113,28 @@ impl Gate {
     fn wait_for_turn(&self, patience: Patience, gives_up: impl Fn() -> bool) -> bool {
         /// How often a waiting closer asks whether to give up.
         const ASKED: Duration = Duration::from_millis(5);
-        if patience == Patience::EventLoop {
-            return wait_until(patience, || self.take_turn());
+        /// How long a thread of the event loop sleeps for its turn. Shorter than to wake an executor thread instead;
+        /// most turns last a tenth of it.
+        const SLEPT: Duration = Duration::from_micros(500);
+        /// How often it looks before it sleeps: long enough for one short command.
+        const LOOKS: u32 = 200;
+        let mut looks = 0;
+        while self.closed.load(Relaxed) && looks < LOOKS {
+            looks += 1;
+            std::hint::spin_loop();
         }
-        let mut turn = self.turn();
+        if self.take_turn() {
+            return true;
+        }
+        let (mut turn, since) = (self.turn(), Instant::now());
+        let is_late = || match patience {
+            Patience::EventLoop => since.elapsed() >= SLEPT,
+            Patience::MayWait => gives_up(),
+        };
         turn.waiting += 1;
-        while turn.is_taken && !gives_up() {
-            turn = self.turn_ended.wait_timeout(turn, ASKED).unwrap_or_else(PoisonError::into_inner).0;
+        while turn.is_taken && !is_late() {
+            let most = if patience == Patience::EventLoop { SLEPT } else { ASKED };
+            turn = self.turn_ended.wait_timeout(turn, most).unwrap_or_else(PoisonError::into_inner).0;
         }
         turn.waiting -= 1;
         !std::mem::replace(&mut turn.is_taken, true)

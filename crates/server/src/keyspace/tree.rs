@@ -26,6 +26,7 @@ use super::shape::{NODES, Tree, damaged};
 use super::{Result, SpaceError};
 use splitpoint::{Error, ErrorKind};
 use std::cmp::Ordering;
+use std::collections::{BTreeMap, btree_map};
 use std::ops::Range;
 
 /// A longer node is divided.
@@ -290,16 +291,9 @@ impl Walk<'_> {
     }
 }
 
-/// Nodes that a change has read, and may have changed, in the order of their numbers: most changes load few.
+/// Nodes that a change has read, and may have changed.
 #[derive(Default)]
-pub(super) struct Loaded(Vec<(u64, Node)>);
-
-impl Loaded {
-    /// The index of a node, or where it belongs.
-    fn find(&self, number: u64) -> std::result::Result<usize, usize> {
-        self.0.binary_search_by_key(&number, |(number, _)| *number)
-    }
-}
+pub(super) struct Loaded(BTreeMap<u64, Node>);
 
 struct Node {
     run: Vec<u8>,
@@ -424,7 +418,7 @@ impl Editor<'_, '_> {
     /// Returns the errors of [`splitpoint::Table::put`].
     pub(super) fn store(&mut self) -> Result<()> {
         let Place { database, id } = self.place;
-        for (number, node) in self.loaded.0.drain(..).filter(|(_, node)| node.is_changed) {
+        for (number, node) in std::mem::take(&mut self.loaded.0).into_iter().filter(|(_, node)| node.is_changed) {
             self.alone.put_segment(database, (id, NODES + number), node.was_there, Some(&node.run))?;
         }
         Ok(())
@@ -436,18 +430,16 @@ impl Editor<'_, '_> {
 
     /// Loads a node of any kind.
     fn load_any(&mut self, number: u64) -> Result<&mut Node> {
-        let index = match self.loaded.find(number) {
-            Ok(index) => index,
-            Err(index) => {
+        match self.loaded.0.entry(number) {
+            btree_map::Entry::Occupied(node) => Ok(node.into_mut()),
+            btree_map::Entry::Vacant(free) => {
                 let (Place { database, id }, mut run) = (self.place, Vec::with_capacity(NODE_CAPACITY));
                 if number >= self.tree.nodes || !self.alone.segment(database, id, NODES + number, &mut run)? {
-                    return Err(self.damaged(number, "is missing"));
+                    return Err(damaged_node(id, number, "is missing"));
                 }
-                self.loaded.0.insert(index, (number, Node { run, was_there: true, is_changed: false }));
-                index
+                Ok(free.insert(Node { run, was_there: true, is_changed: false }))
             }
-        };
-        Ok(&mut self.loaded.0[index].1)
+        }
     }
 
     /// A node of a level, for reading.
@@ -474,10 +466,7 @@ impl Editor<'_, '_> {
             }
             self.tree.nodes += 1;
             let node = Node { run, was_there: false, is_changed: true };
-            match self.loaded.find(number) {
-                Ok(index) => self.loaded.0[index].1 = node,
-                Err(index) => self.loaded.0.insert(index, (number, node)),
-            }
+            self.loaded.0.insert(number, node);
             return Ok(number);
         };
         let bytes = &self.load_any(number)?.run;

@@ -26,6 +26,7 @@ use crate::command::acl::{self, Context};
 use crate::command::blocking;
 use crate::command::call::{Args, Outcome, Refusal, Span, Turn};
 use crate::command::cluster;
+use crate::command::collection;
 use crate::command::dispatch::Handler;
 use crate::command::edit;
 use crate::command::events;
@@ -687,7 +688,7 @@ impl RespSession {
         let mut call = self.state.call(args, out);
         let outcome = match handler {
             Handler::LookupMany(execute) => execute(&mut Turn::Alone(alone), &mut call),
-            Handler::Collection(execute) => execute(alone, &mut call),
+            Handler::Collection(command) => collection::execute(alone, command, &mut call),
             Handler::Change(execute) => execute(alone, &mut call),
             Handler::Edit(plan) => plan(&call, alone.now_ms()).and_then(|plan| edit::execute(alone, &mut call, &plan)),
             _ => Ok(()), // executed by the caller

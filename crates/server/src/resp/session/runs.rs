@@ -5,6 +5,7 @@
 
 use super::{OUTPUT_BYTES, RUN_MAX, RespSession};
 use crate::command::call::{Args, Refusal, Turn, WRONG_TYPE};
+use crate::command::collection::{self, Collection};
 use crate::command::dispatch::Handler;
 use crate::command::edit::Plan;
 use crate::command::events;
@@ -360,7 +361,7 @@ impl RespSession {
             ([&[]; RUN_MAX], [None; RUN_MAX], 0);
         let (mut value_bytes_max, mut bytes) = (VALUE_BYTES_MAX, 0);
         for (spec, args) in commands {
-            let Some((spec, Handler::Collection(execute))) = spec.map(|spec| (spec, Handler::of(spec.id))) else {
+            let Some((spec, Handler::Collection(command))) = spec.map(|spec| (spec, Handler::of(spec.id))) else {
                 break;
             };
             let args_bytes = args.from(1).map(<[u8]>::len).sum::<usize>();
@@ -371,7 +372,7 @@ impl RespSession {
                 value_bytes_max = STREAM_BYTES_MAX;
             }
             bytes += args_bytes;
-            (keys[count], args_of[count]) = (args.at(1), Some((spec.id, execute, args)));
+            (keys[count], args_of[count]) = (args.at(1), Some((spec.id, command, args)));
             count += 1;
         }
         let before = out.len();
@@ -380,8 +381,8 @@ impl RespSession {
         let state = &self.state;
         let change = |index: usize, pairs: &mut dyn PairsMut| {
             begun = (index, out.len());
-            let Some((id, execute, args)) = args_of[index] else { return Err(SpaceError::Alone) };
-            match execute(pairs, &mut state.call(args, out)) {
+            let Some((id, command, args)) = args_of[index] else { return Err(SpaceError::Alone) };
+            match collection::execute(pairs, command, &mut state.call(args, out)) {
                 Ok(()) => Ok(true),
                 Err(Refusal::Space(SpaceError::Alone)) => Err(SpaceError::Alone),
                 Err(refusal) => {
@@ -419,37 +420,64 @@ impl RespSession {
             return None;
         }
         let (start, mut ids, since) = (out.len(), [None; RUN_MAX], Instant::now());
-        let mut done = 0;
+        let is_over = |out: &Vec<u8>| out.len() > OUTPUT_BYTES || since.elapsed() > TIME_MAX;
+        let mut commands = commands.map_while(|(spec, args)| {
+            let spec = spec?;
+            let Handler::Collection(command) = Handler::of(spec.id) else { return None };
+            Some((spec, command, args))
+        });
+        let (mut done, mut next) = (0, commands.next());
         alone.begin_run();
-        for (spec, args) in commands {
-            let Some((spec, Handler::Collection(execute))) = spec.map(|spec| (spec, Handler::of(spec.id))) else {
-                break;
-            };
-            let before = out.len();
+        while let Some((first, ..)) = next.filter(|_| !is_over(out)) {
+            // The commands at this key share what they read and what they store.
+            let (before, key, since) = (out.len(), next.map(|(_, _, args)| args.at(1)), done);
             alone.set_savepoint();
-            if let Err(refusal) = execute(alone, &mut self.state.call(args, out)) {
+            let mut collection = Collection::Unopened(&mut *alone);
+            let mut outcome = Ok(());
+            while let Some((spec, command, args)) = next
+                && spec.group == first.group
+                && Some(args.at(1)) == key
+                && !(done > since && (collection.is_empty() || is_over(out)))
+            {
+                let start = out.len();
+                ids[done] = Some(spec.id);
+                done += 1;
+                next = commands.next();
+                match command(&mut collection, &mut self.state.call(args, out)) {
+                    Ok(()) => {}
+                    Err(Refusal::Space(error)) if !matches!(error, SpaceError::WrongType) => {
+                        outcome = Err(error);
+                        break;
+                    }
+                    Err(refusal) => {
+                        out.truncate(start);
+                        self.state.figures.of(spec.id).failed.fetch_add(1, Relaxed);
+                        self.state.refuse(out, &refusal);
+                    }
+                }
+            }
+            let stored = collection.finish();
+            if let Err(error) = outcome.and(stored) {
                 alone.undo();
                 out.truncate(before);
-                self.state.figures.of(spec.id).failed.fetch_add(1, Relaxed);
-                self.state.refuse(out, &refusal);
-            }
-            ids[done] = Some(spec.id);
-            done += 1;
-            if out.len() > OUTPUT_BYTES || since.elapsed() > TIME_MAX {
-                break;
+                self.refuse_all(&ids[since..done], &error.into(), out);
             }
         }
         self.unsynced = true;
         if let Err(error) = alone.commit() {
             // None of the changes was made.
             out.truncate(start);
-            let refusal = Refusal::from(error);
-            for id in ids.into_iter().flatten() {
-                self.state.figures.of(id).failed.fetch_add(1, Relaxed);
-                self.state.refuse(out, &refusal);
-            }
+            self.refuse_all(&ids, &error.into(), out);
         }
         (done > 0).then_some(done)
+    }
+
+    /// Answers each of these commands with a refusal.
+    fn refuse_all(&self, ids: &[Option<Id>], refusal: &Refusal, out: &mut Vec<u8>) {
+        for id in ids.iter().flatten() {
+            self.state.figures.of(*id).failed.fetch_add(1, Relaxed);
+            self.state.refuse(out, refusal);
+        }
     }
 
     /// Ends a run of `count` writes, of which `done` were made, with replies from `before` on. The write that failed is
