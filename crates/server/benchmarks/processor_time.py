@@ -5,7 +5,8 @@
 
 NAME=PROGRAM is a server of ours, such as `before=target/before/splitpoint serve`; by default SPLITPOINT_SERVE, or the
 release build. redis-benchmark sends single requests from 20 connections, and pipelines of 16 and 100 from 8, with
-20,000 random keys and values of 16 bytes; hashes have 5 fields. Redis writes its AOF once a second. Processor time is that
+20,000 random keys and values of 16 bytes; hashes have 5 fields. A name with -one is of one key, whose elements are
+random. Redis writes its AOF once a second. Processor time is that
 of all threads (schedstat), so other work on the machine changes it less than rates. perf counts futex calls, of the
 threads that the server has when the load begins.
 """
@@ -31,6 +32,11 @@ COMMANDS = {
     "SADD": (None, ["SADD", "s:" + RANDOM, "m:" + RANDOM]),
     "ZADD": (None, ["ZADD", "z:" + RANDOM, RANDOM, "m:" + RANDOM]),
     "XADD": (None, ["XADD", "x:" + RANDOM, "*", "f", VALUE]),
+    "HSET-one": (["HSET", "h", "f:" + RANDOM, VALUE], ["HSET", "h", "f:" + RANDOM, VALUE]),
+    "LPUSH-one": (None, ["LPUSH", "l", VALUE]),
+    "SADD-one": (None, ["SADD", "s", "m:" + RANDOM]),
+    "ZADD-one": (None, ["ZADD", "z", RANDOM, "m:" + RANDOM]),
+    "XADD-one": (None, ["XADD", "x", "*", "f", VALUE]),
 }
 REQUESTS = {1: 30_000, 16: 200_000, 100: 400_000}
 PORT = 7655

@@ -1935,7 +1935,7 @@ fn changes_of_collections(seed: u64, count: usize) -> Vec<String> {
             (key, family) = (format!("k{}", below(6)), below(6));
         }
         let (n, long) = (below(60), "x".repeat(if below(8) == 0 { 90 } else { 3 }));
-        let (first, commands) = [(0, 9), (9, 3), (12, 9), (21, 9), (30, 1), (0, 39)][family as usize];
+        let (first, commands) = [(0, 9), (9, 3), (12, 9), (21, 9), (30, 3), (0, 39)][family as usize];
         lines.push(match if below(20) == 0 { below(39) } else { first + below(commands) } {
             0..4 => format!("HSET {key} f{n} {long}"),
             4 => format!("HSET {key} f{n} 1 odd"),
@@ -1960,7 +1960,8 @@ fn changes_of_collections(seed: u64, count: usize) -> Vec<String> {
             28 => format!("ZPOPMIN {key}"),
             29 => format!("ZREMRANGEBYSCORE {key} {n} {}", n + 3),
             30 => format!("XADD {key} {}-* f {long}", 1 + below(3)),
-            31 => format!("DEL {key}"),
+            31 if below(2) == 0 => format!("DEL {key}"),
+            31 => format!("XDEL {key} 1-{n} 2-0 3-1"),
             32 => format!("PEXPIREAT {key} {}", if below(4) == 0 { 1 } else { 5_000_000_000_000u64 }),
             33 => format!("HEXPIREAT {key} {} FIELDS 1 f{n}", if below(4) == 0 { 1 } else { 4_000_000_000u64 }),
             34 => format!("HEXPIRETIME {key} FIELDS 2 f{n} f{}", n / 2),
@@ -2029,21 +2030,59 @@ fn a_collection_that_becomes_empty_within_a_run_loses_its_lifetime() {
 #[test]
 fn a_pop_with_too_long_a_reply_removes_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    for file in [None, Some(folder.path().join("t.spt"))] {
+    for (file, lines) in [
+        (None, &["SPOP k 65", "SPOP k 66"][..]),
+        (Some(folder.path().join("one")), &["SPOP k 65", "SPOP k 66"]),
+        (Some(folder.path().join("exec")), &["MULTI", "SPOP k 65", "SPOP k 66", "EXEC"]),
+    ] {
         let options = SpaceOptions { file, logged: true, ..SpaceOptions::default() };
         let settings = Settings::default();
-        settings.request_bytes.store(20_000, std::sync::atomic::Ordering::Relaxed);
+        settings.request_bytes.store(19_000, std::sync::atomic::Ordering::Relaxed);
         let mut session = session_with(options, settings);
-        for first in [0, 50] {
-            let members: Vec<String> = (first..first + 50).map(|n| format!("{n:0300}")).collect();
-            assert_eq!(replies_to(&mut session, &[&format!("SADD k {}", members.join(" "))]), [":50"]);
-        }
-        for count in [70, 100] {
-            let answer = replies_to(&mut session, &[&format!("SPOP k {count}")]).remove(0);
-            assert!(answer.starts_with("-ERR the reply would"), "{answer}");
-            assert_eq!(replies_to(&mut session, &["SCARD k"]), [":100"]);
-        }
+        let members: Vec<String> = (0..200).map(|n| format!("{n:0300}")).collect();
+        let each = |session: &mut RespSession, name: &str, members: &[String]| -> Vec<String> {
+            members.iter().flat_map(|member| replies_to(session, &[&format!("{name} k {member}")])).collect()
+        };
+        assert_eq!(each(&mut session, "SADD", &members), vec![":1"; 200]);
+        // More segments are left than so many members need.
+        assert_eq!(each(&mut session, "SREM", &members[66..]), vec![":1"; 134]);
+        let answers = replies_to(&mut session, lines).join(" ");
+        assert_eq!(answers.matches("-ERR the reply would").count(), 2, "{answers}");
+        assert_eq!(replies_to(&mut session, &["SCARD k"]), [":66"]);
+        assert_eq!(each(&mut session, "SISMEMBER", &members[..66]), vec![":1"; 66]);
+        assert_eq!(each(&mut session, "SREM", &members[..66]), vec![":1"; 66]);
+        assert_eq!(replies_to(&mut session, &["EXISTS k"]), [":0"]);
     }
+}
+
+#[test]
+fn damage_within_a_run_refuses_only_the_commands_that_meet_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file_with_collection(folder.path(), "hash");
+    let table = splitpoint::Table::open(&path).unwrap();
+    let mut segments: Vec<_> =
+        table.keys().map(|key| key.unwrap()).filter(|key| key.starts_with(b"\0sp\xffs")).collect();
+    segments.sort();
+    table.put(&segments[3], b"\xff\xff\xff\xff\x7f").unwrap();
+    table.close().unwrap();
+    let other = folder.path().join("other");
+    std::fs::copy(&path, &other).unwrap();
+    let [mut pieces, mut whole] =
+        [path, other].map(|file| session(SpaceOptions { file: Some(file), ..SpaceOptions::default() }));
+    let lines: Vec<String> = (0..500).flat_map(|n| [format!("HSET k {n} v{n}"), format!("HINCRBY k {n} 1")]).collect();
+    let requests: Vec<Vec<u8>> =
+        lines.iter().map(|line| request(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>())).collect();
+    let one_by_one: Vec<u8> = requests.iter().flat_map(|request| replies(&mut pieces, request, usize::MAX)).collect();
+    assert_eq!(text(&replies(&mut whole, &requests.concat(), usize::MAX)), text(&one_by_one));
+    assert!(text(&one_by_one).contains("damaged"));
+    let failed = |session: &mut RespSession| {
+        let info = replies_to(session, &["INFO errorstats"]).remove(0);
+        info.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(failed(&mut whole), failed(&mut pieces));
+    let all = (0..500).map(|n| format!("HGET k {n}")).collect::<Vec<_>>();
+    let lines: Vec<&str> = all.iter().map(String::as_str).collect();
+    assert_eq!(replies_to(&mut whole, &lines), replies_to(&mut pieces, &lines));
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -90,6 +90,13 @@ pub(crate) enum Refusal {
     Space(SpaceError),
 }
 
+impl Refusal {
+    /// Whether the command may have changed a part of what it was to change.
+    pub(crate) fn leaves_undefined(&self) -> bool {
+        matches!(self, Refusal::Space(error) if !matches!(error, SpaceError::WrongType))
+    }
+}
+
 impl From<SpaceError> for Refusal {
     fn from(error: SpaceError) -> Self {
         Refusal::Space(error)

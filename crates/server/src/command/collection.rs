@@ -6,13 +6,14 @@
 //!                                                 tree and the ends of its list are read and stored once
 //! ```
 //!
-//! A command that refuses with a text, or since the key has another type, has changed nothing, so the commands before it
-//! and after it count. After another error of the key space the collection is undefined.
+//! After a refusal with a text, or since the key has another type, the collection is as it was. After another error of the
+//! key space it is undefined ([`Refusal::leaves_undefined`]).
 
-use super::call::{Call, Outcome};
+use super::call::{Call, Outcome, Refusal};
 use crate::keyspace::fields::FieldsMut;
 use crate::keyspace::list::ListMut;
 use crate::keyspace::sorted::SortedSetMut;
+use crate::keyspace::stream::StreamMut;
 use crate::keyspace::{Kind, PairsMut, Result, SpaceError};
 
 /// A command on a collection.
@@ -25,6 +26,7 @@ pub(crate) enum Collection<'e, 'k> {
     Fields(FieldsMut<'e, 'k>),
     List(ListMut<'e, 'k>),
     SortedSet(SortedSetMut<'e, 'k>),
+    Stream(StreamMut<'e, 'k>),
     /// The key has another type, or could not be read.
     Failed,
 }
@@ -69,21 +71,19 @@ impl<'e, 'k> Collection<'e, 'k> {
         opened!(self, SortedSet, |pairs| SortedSetMut::open(pairs, call.database, call.args.at(1)))
     }
 
-    /// The pairs, for a command that opens and stores the collection itself.
+    /// The stream at the key, new if the key is absent.
     ///
     /// # Errors
-    /// [`SpaceError::WrongType`] if it is open.
-    pub(crate) fn pairs(&mut self) -> Result<&mut (dyn PairsMut + 'k)> {
-        match self {
-            Collection::Unopened(pairs) => Ok(&mut **pairs),
-            _ => Err(SpaceError::WrongType),
-        }
+    /// [`SpaceError::WrongType`], or the errors of [`splitpoint::Table::get`].
+    pub(crate) fn stream(&mut self, call: &Call<'_, 'e>) -> Result<&mut StreamMut<'e, 'k>> {
+        opened!(self, Stream, |pairs| StreamMut::open(pairs, call.database, call.args.at(1)))
     }
 
-    /// Whether it is open and has no elements. Then its key goes, with its lifetime, before the next command.
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether it must be opened again for the next command: an empty collection's key goes, with its lifetime. An
+    /// empty stream stays.
+    pub(crate) fn is_over(&self) -> bool {
         match self {
-            Collection::Unopened(_) => false,
+            Collection::Unopened(_) | Collection::Stream(_) => false,
             Collection::Fields(fields) => fields.fields().len() == 0,
             Collection::List(list) => list.len() == 0,
             Collection::SortedSet(set) => set.len() == 0,
@@ -101,6 +101,7 @@ impl<'e, 'k> Collection<'e, 'k> {
             Collection::Fields(fields) => fields.finish().map(drop),
             Collection::List(list) => list.finish().map(drop),
             Collection::SortedSet(set) => set.finish().map(drop),
+            Collection::Stream(stream) => stream.store_changes(),
         }
     }
 }
@@ -108,6 +109,9 @@ impl<'e, 'k> Collection<'e, 'k> {
 /// Executes one command and stores what it changed. After an error the reply is undefined.
 pub(crate) fn execute<'e>(pairs: &'e mut (dyn PairsMut + '_), command: Command, call: &mut Call<'_, 'e>) -> Outcome {
     let mut collection = Collection::Unopened(pairs);
-    command(&mut collection, call)?;
-    Ok(collection.finish()?)
+    let outcome = command(&mut collection, call);
+    if !outcome.as_ref().is_err_and(Refusal::leaves_undefined) {
+        collection.finish()?;
+    }
+    outcome
 }

@@ -92,7 +92,7 @@ pub(crate) fn spop<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 
     let set = collection.fields(call, Kind::Set)?;
     let count = wanted.min(set.fields().len());
     let mut popped: Vec<Vec<u8>> = Vec::new();
-    let mut bytes = 0;
+    let (mut bytes, mut kept) = (0, 0);
     if count == set.fields().len() {
         set.for_each(|member, _| {
             bytes += member.len() + 16;
@@ -101,6 +101,8 @@ pub(crate) fn spop<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 
         })?;
         if bytes <= call.reply_bytes_max {
             set.clear()?;
+        } else {
+            kept = popped.len();
         }
     }
     while (popped.len() as u64) < count && bytes <= call.reply_bytes_max {
@@ -112,7 +114,7 @@ pub(crate) fn spop<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 
         popped.push(member);
     }
     if bytes > call.reply_bytes_max && has_count {
-        popped.iter().try_for_each(|member| set.put_if(member, b"", false).map(drop))?;
+        popped[kept..].iter().try_for_each(|member| set.put_if(member, b"", false).map(drop))?;
         return Err(REPLY_TOO_LONG.into());
     }
     if has_count {

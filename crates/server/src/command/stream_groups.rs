@@ -143,7 +143,7 @@ pub(crate) fn xgroup(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outc
 
 /// XACK key group id ...
 pub(crate) fn xack<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 'e>) -> Outcome {
-    let mut stream = open_mut(collection.pairs()?, call, 1)?;
+    let stream = collection.stream(call)?;
     let (now, pairs) = stream.read()?;
     let Some(group) = now.group(pairs, call.args.at(2))? else {
         reply::integer(call.out, 0);
@@ -154,7 +154,7 @@ pub(crate) fn xack<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 
         acknowledged += u64::from(stream.remove_pending(group.number, id)?);
     }
     if acknowledged > 0 {
-        stream.finish(false, &[])?;
+        stream.note_change(false, &[]);
     }
     reply::count(call.out, acknowledged);
     Ok(())

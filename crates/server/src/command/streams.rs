@@ -293,14 +293,13 @@ pub(crate) fn xadd<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 
     if options.id == Some((0, Some(0))) {
         return Err("ERR The ID specified in XADD must be greater than 0-0".into());
     }
-    let pairs = collection.pairs()?;
-    let now_ms = pairs.now_ms();
-    let mut stream = open_mut(pairs, call, 1)?;
+    let stream = collection.stream(call)?;
+    let now_ms = stream.now_ms();
     if options.only_present && !stream.is_present() {
         reply::null(call.out, call.version);
         return Ok(());
     }
-    let last = stream.read()?.0.last;
+    let last = stream.last();
     let next = last.next().ok_or("ERR The stream has exhausted the last possible ID, unable to add more items")?;
     let id = match options.id {
         None if now_ms > last.ms => EntryId { ms: now_ms, seq: 0 },
@@ -316,8 +315,8 @@ pub(crate) fn xadd<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 
         return Err("ERR Elements are too large to be stored".into());
     }
     stream.append(id, args.from(at + 1))?;
-    let trimmed = options.trim.is_some() && options.trim(&mut stream)? > 0;
-    stream.finish(true, if trimmed { &["xadd", "xtrim"] } else { &["xadd"] })?;
+    let trimmed = options.trim.is_some() && options.trim(stream)? > 0;
+    stream.note_change(true, if trimmed { &["xadd", "xtrim"] } else { &["xadd"] });
     reply_id(call.out, id);
     Ok(())
 }
@@ -366,7 +365,7 @@ pub(crate) fn xrange(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, is_revers
 
 /// XDEL key id ...
 pub(crate) fn xdel<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 'e>) -> Outcome {
-    let mut stream = open_mut(collection.pairs()?, call, 1)?;
+    let stream = collection.stream(call)?;
     let mut removed = 0;
     if stream.is_present() {
         for id in ids_from(&call.args, 2)? {
@@ -377,7 +376,7 @@ pub(crate) fn xdel<'e>(collection: &mut Collection<'e, '_>, call: &mut Call<'_, 
         }
     }
     if removed > 0 {
-        stream.finish(true, &["xdel"])?;
+        stream.note_change(true, &["xdel"]);
     }
     reply::count(call.out, removed);
     Ok(())

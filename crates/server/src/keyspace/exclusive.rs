@@ -130,6 +130,12 @@ impl<'k> Exclusive<'k> {
         self.transaction.is_some()
     }
 
+    /// Counts commands whose changes were stored with the one of another command on the same key.
+    pub(crate) fn note_commands(&self, key: &[u8], count: usize) {
+        self.space.events.changes.fetch_add(count as u64, Relaxed);
+        (0..count).for_each(|_| self.space.memory.note_use(&[key], &self.clock));
+    }
+
     /// Whether changes of several commands are being collected.
     pub(crate) fn has_begun_many(&self) -> bool {
         self.transaction.as_ref().is_some_and(|transaction| transaction.is_of_many)

@@ -657,11 +657,15 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
 
     /// Moves the elements into segments.
     fn enlarge(&mut self) -> Result<()> {
-        let (database, layout) = (self.fields.database, self.fields.layout().raw());
-        let Form::Small(run) = &mut self.fields.form else { return Ok(()) };
+        let database = self.fields.database;
+        let Form::Small(run) = &self.fields.form else { return Ok(()) };
         if run.len() <= SMALL_BYTES {
             return Ok(());
         }
+        if self.fields.may_expire() {
+            self.settle_lifetimes()?;
+        }
+        let (layout, Form::Small(run)) = (self.fields.layout().raw(), &mut self.fields.form) else { return Ok(()) };
         let run = std::mem::take(run);
         self.fields.form = Form::Large(Large::divide(self.alone, database, layout, &run)?);
         if self.fields.may_expire() {

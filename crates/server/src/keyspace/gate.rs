@@ -128,12 +128,12 @@ impl Gate {
         }
         let (mut turn, since) = (self.turn(), Instant::now());
         let is_late = || match patience {
-            Patience::EventLoop => since.elapsed() >= SLEPT,
+            Patience::EventLoop => gives_up() || since.elapsed() >= SLEPT,
             Patience::MayWait => gives_up(),
         };
         turn.waiting += 1;
         while turn.is_taken && !is_late() {
-            let most = if patience == Patience::EventLoop { SLEPT } else { ASKED };
+            let most = if patience == Patience::EventLoop { SLEPT.saturating_sub(since.elapsed()) } else { ASKED };
             turn = self.turn_ended.wait_timeout(turn, most).unwrap_or_else(PoisonError::into_inner).0;
         }
         turn.waiting -= 1;

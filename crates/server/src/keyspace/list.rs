@@ -291,21 +291,18 @@ impl<'e, 'k> ListMut<'e, 'k> {
                 if run.len() > SMALL_BYTES { self.enlarge() } else { Ok(()) }
             }
             Form::Large(large) => {
-                large.bytes += new.len() as u64;
-                large.count += 1;
-                let number = match end {
-                    End::Left => {
-                        large.start -= 1;
-                        large.start
-                    }
-                    End::Right => large.start + large.count - 1,
-                };
+                let number = if end == End::Left { large.start - 1 } else { large.start + large.count };
                 let (id, number) = (large.id, number / large.per);
                 let loaded = self.load(id, number)?;
                 loaded.is_changed = true;
                 match end {
                     End::Left => elements::replace(&mut loaded.run, 0..0, &new),
                     End::Right => loaded.run.extend_from_slice(&new),
+                }
+                if let Form::Large(large) = &mut self.list.form {
+                    large.bytes += new.len() as u64;
+                    large.count += 1;
+                    large.start -= u64::from(end == End::Left);
                 }
                 self.divide_again()
             }

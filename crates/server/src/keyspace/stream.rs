@@ -684,6 +684,8 @@ pub(crate) struct StreamMut<'e, 'k> {
     stream: Stream,
     is_present: bool,
     loaded: Loaded,
+    /// What changed since it was opened: whether WATCH and CLIENT TRACKING count it, and the keyspace events.
+    changed: Option<(bool, Vec<&'static str>)>,
 }
 
 impl<'e, 'k> StreamMut<'e, 'k> {
@@ -703,12 +705,22 @@ impl<'e, 'k> StreamMut<'e, 'k> {
             None => Stream { database, ..Stream::default() },
         };
         let (is_present, expires_at_ms) = (found.is_some(), found.unwrap_or(0));
-        Ok(StreamMut { alone, key, expires_at_ms, stream, is_present, loaded: Loaded::default() })
+        Ok(StreamMut { alone, key, expires_at_ms, stream, is_present, loaded: Loaded::default(), changed: None })
     }
 
     /// Whether the key is present.
     pub(crate) fn is_present(&self) -> bool {
         self.is_present
+    }
+
+    /// The time of the key space, in Unix milliseconds.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.alone.now_ms()
+    }
+
+    /// The greatest ID that the stream had.
+    pub(crate) fn last(&self) -> EntryId {
+        self.stream.last
     }
 
     /// The stream as it is now, and the entry to read it with.
@@ -952,12 +964,30 @@ impl<'e, 'k> StreamMut<'e, 'k> {
         Ok(true)
     }
 
-    /// Stores the key's new value. `is_seen`: whether WATCH and CLIENT TRACKING count it as a change.
-    /// `events`: its keyspace events.
+    /// Makes [`store_changes`](Self::store_changes) store the key. `is_seen`: whether WATCH and CLIENT TRACKING count
+    /// it as a change. `events`: its keyspace events.
+    pub(crate) fn note_change(&mut self, is_seen: bool, events: &[&'static str]) {
+        let (was_seen, noted) = self.changed.get_or_insert_default();
+        *was_seen |= is_seen;
+        noted.extend(events);
+        self.is_present = true;
+    }
+
+    /// [`note_change`](Self::note_change), and [`store_changes`](Self::store_changes).
     ///
     /// # Errors
     /// Returns the errors of [`splitpoint::Table::put`].
     pub(crate) fn finish(mut self, is_seen: bool, events: &[&'static str]) -> Result<()> {
+        self.note_change(is_seen, events);
+        self.store_changes()
+    }
+
+    /// Stores the key's new value if a change was noted.
+    ///
+    /// # Errors
+    /// Returns the errors of [`splitpoint::Table::put`].
+    pub(crate) fn store_changes(mut self) -> Result<()> {
+        let Some((is_seen, events)) = self.changed.take() else { return Ok(()) };
         self.store()?;
         let database = self.stream.database;
         if self.stream.records == 0 && self.stream.tree.nodes > 0 {

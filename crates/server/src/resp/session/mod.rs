@@ -422,7 +422,14 @@ impl RespSession {
                 }
                 if done.is_none() {
                     shared = None;
-                    done = server.close(patience).and_then(|mut alone| self.change_run(&mut alone, commands(), out));
+                    let Some(mut alone) = server.close(patience) else {
+                        if request.spec.is_some_and(|spec| self.refuse_busy(spec.id, out)) {
+                            index += 1;
+                            continue;
+                        }
+                        break Some((index, Flow::Wait));
+                    };
+                    done = self.change_run(&mut alone, commands(), out);
                 }
                 if let Some(done) = done {
                     let end = index + done;

@@ -427,41 +427,50 @@ impl RespSession {
             Some((spec, command, args))
         });
         let (mut done, mut next) = (0, commands.next());
+        // Up to here, each command is executed by itself.
+        let mut single = 0;
         alone.begin_run();
-        while let Some((first, ..)) = next.filter(|_| !is_over(out)) {
+        while let Some((first, _, args)) = next.filter(|_| !is_over(out)) {
             // The commands at this key share what they read and what they store.
-            let (before, key, since) = (out.len(), next.map(|(_, _, args)| args.at(1)), done);
+            let (key, begun, before, again) = (args.at(1), done, out.len(), (next, commands.clone()));
             alone.set_savepoint();
             let mut collection = Collection::Unopened(&mut *alone);
-            let mut outcome = Ok(());
+            let mut refused = None;
             while let Some((spec, command, args)) = next
                 && spec.group == first.group
-                && Some(args.at(1)) == key
-                && !(done > since && (collection.is_empty() || is_over(out)))
+                && args.at(1) == key
+                && !(done > begun && (done <= single || collection.is_over() || is_over(out)))
+                && refused.is_none()
             {
                 let start = out.len();
                 ids[done] = Some(spec.id);
                 done += 1;
                 next = commands.next();
-                match command(&mut collection, &mut self.state.call(args, out)) {
-                    Ok(()) => {}
-                    Err(Refusal::Space(error)) if !matches!(error, SpaceError::WrongType) => {
-                        outcome = Err(error);
-                        break;
-                    }
-                    Err(refusal) => {
-                        out.truncate(start);
-                        self.state.figures.of(spec.id).failed.fetch_add(1, Relaxed);
-                        self.state.refuse(out, &refusal);
-                    }
+                if let Err(refusal) = command(&mut collection, &mut self.state.call(args, out)) {
+                    out.truncate(start);
+                    refused = Some(refusal);
                 }
             }
             let stored = collection.finish();
-            if let Err(error) = outcome.and(stored) {
+            let is_undefined = refused.as_ref().is_some_and(Refusal::leaves_undefined);
+            if alone.has_begun() && (is_undefined || stored.is_err()) {
                 alone.undo();
                 out.truncate(before);
-                self.refuse_all(&ids[since..done], &error.into(), out);
+                if done > begun + 1 {
+                    single = done;
+                    (done, (next, commands)) = (begun, again);
+                    continue;
+                }
             }
+            match (stored, refused) {
+                (Err(error), _) => {
+                    out.truncate(before);
+                    self.refuse_all(&ids[begun..done], &error.into(), out);
+                }
+                (Ok(()), Some(refusal)) => self.refuse_all(&ids[done - 1..done], &refusal, out),
+                (Ok(()), None) => {}
+            }
+            alone.note_commands(key, done - begun - 1);
         }
         self.unsynced = true;
         if let Err(error) = alone.commit() {
