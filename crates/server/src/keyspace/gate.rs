@@ -7,7 +7,8 @@
 //!
 //! A thread enters once for all commands of one read, so the cost is one atomic addition per batch. Each thread counts
 //! itself in on a cache line of its own. A thread that needs exclusive entry closes the gate and waits until all counts
-//! are zero. A thread of the event loop tries for a bounded time; if it fails, an executor thread waits instead.
+//! are zero. A thread of the event loop sleeps through a short turn of another thread; an executor thread waits for the
+//! end of a longer one instead.
 //!
 //! Source: the big-reader lock of Linux 2.4; `table/gate.rs` of the library has the same shape.
 
@@ -23,8 +24,13 @@ struct Slot(AtomicU32);
 
 /// If there are more threads than this, some share slots, which only costs speed.
 const SLOT_COUNT: usize = 64;
-/// How often a thread of the event loop checks before it gives up: a few microseconds.
-const TRIES: u32 = 2000;
+/// How often a thread looks before it sleeps or yields: long enough for one short command.
+const LOOKS: u32 = 200;
+/// A thread of the event loop waits until a turn has taken this long, and as long itself: ten times most turns. Other
+/// connections wait with it, but it costs them less than to wake an executor thread.
+const SHORT_TURN: Duration = Duration::from_micros(500);
+/// How often a thread that may wait asks whether to give up.
+const ASKED: Duration = Duration::from_millis(5);
 
 /// The gate: a flag that closes it, and a count of the threads inside for each slot.
 pub(super) struct Gate {
@@ -35,10 +41,10 @@ pub(super) struct Gate {
 }
 
 /// Which closer may close the gate.
-#[derive(Default)]
 struct Turn {
     is_taken: bool,
-    /// How many closers sleep until the turn ends.
+    began: Instant,
+    /// How many threads sleep until the turn ends.
     waiting: u32,
 }
 
@@ -62,7 +68,7 @@ impl Gate {
         Gate {
             slots: Box::new(std::array::from_fn(|_| Slot::default())),
             closed: AtomicBool::new(false),
-            turn: Mutex::default(),
+            turn: Mutex::new(Turn { is_taken: false, began: Instant::now(), waiting: 0 }),
             turn_ended: Condvar::new(),
         }
     }
@@ -80,8 +86,7 @@ impl Gate {
                 return Some(entry);
             }
             drop(entry);
-            let is_over = || !self.closed.load(Acquire) || gives_up();
-            if !wait_until(patience, is_over) || self.closed.load(Acquire) && gives_up() {
+            if !self.wait_until_open(patience, &gives_up) {
                 return None;
             }
         }
@@ -95,8 +100,7 @@ impl Gate {
         }
         self.closed.store(true, SeqCst);
         let entry = ExclusiveEntry(self);
-        wait_until(patience, || self.slots[..slots_in_use()].iter().all(|slot| slot.0.load(SeqCst) == 0))
-            .then_some(entry)
+        self.wait_until_empty(patience).then_some(entry)
     }
 
     fn turn(&self) -> MutexGuard<'_, Turn> {
@@ -105,55 +109,85 @@ impl Gate {
 
     /// Takes the turn; `false` if another closer has it.
     fn take_turn(&self) -> bool {
-        !std::mem::replace(&mut self.turn().is_taken, true)
+        self.turn().take()
     }
 
-    /// Waits for the turn of another closer to end. `false` if the caller may not wait so long, or gives up.
+    /// Waits until the gate is open. `false` if the caller may not wait so long, or gives up; else it must look again.
+    #[cold]
+    fn wait_until_open(&self, patience: Patience, gives_up: impl Fn() -> bool) -> bool {
+        self.look();
+        drop(self.sleep(patience, &gives_up, |_| !self.closed.load(Acquire)));
+        // Another thread may have closed it again.
+        !self.closed.load(Acquire) || patience == Patience::MayWait && !gives_up()
+    }
+
+    /// Waits for the turn of another closer to end, and takes it. `false` if the caller may not wait so long, or gives
+    /// up.
     #[cold]
     fn wait_for_turn(&self, patience: Patience, gives_up: impl Fn() -> bool) -> bool {
-        /// How often a waiting closer asks whether to give up.
-        const ASKED: Duration = Duration::from_millis(5);
-        /// How long a thread of the event loop sleeps for its turn. Shorter than to wake an executor thread instead;
-        /// most turns last a tenth of it.
-        const SLEPT: Duration = Duration::from_micros(500);
-        /// How often it looks before it sleeps: long enough for one short command.
-        const LOOKS: u32 = 200;
+        self.look();
+        self.sleep(patience, gives_up, |turn| !turn.is_taken).take()
+    }
+
+    /// Waits a little for the gate to open.
+    fn look(&self) {
         let mut looks = 0;
         while self.closed.load(Relaxed) && looks < LOOKS {
             looks += 1;
             std::hint::spin_loop();
         }
-        if self.take_turn() {
-            return true;
-        }
+    }
+
+    /// Sleeps until `is_over`, which is asked whenever a turn ends, or until the caller may not wait longer.
+    fn sleep(
+        &self,
+        patience: Patience,
+        gives_up: impl Fn() -> bool,
+        is_over: impl Fn(&Turn) -> bool,
+    ) -> MutexGuard<'_, Turn> {
         let (mut turn, since) = (self.turn(), Instant::now());
-        let is_late = || match patience {
-            Patience::EventLoop => gives_up() || since.elapsed() >= SLEPT,
-            Patience::MayWait => gives_up(),
-        };
         turn.waiting += 1;
-        while turn.is_taken && !is_late() {
-            let most = if patience == Patience::EventLoop { SLEPT.saturating_sub(since.elapsed()) } else { ASKED };
+        while !is_over(&turn) && !gives_up() {
+            let most = match patience {
+                Patience::EventLoop => SHORT_TURN.saturating_sub(since.elapsed().max(turn.began.elapsed())),
+                Patience::MayWait => ASKED,
+            };
+            if most.is_zero() {
+                break;
+            }
             turn = self.turn_ended.wait_timeout(turn, most).unwrap_or_else(PoisonError::into_inner).0;
         }
         turn.waiting -= 1;
-        !std::mem::replace(&mut turn.is_taken, true)
+        turn
+    }
+
+    /// Waits until no thread is inside. `false` if the caller may not wait so long.
+    fn wait_until_empty(&self, patience: Patience) -> bool {
+        let is_empty = || self.slots[..slots_in_use()].iter().all(|slot| slot.0.load(SeqCst) == 0);
+        let (mut tries, since) = (0, Instant::now());
+        while !is_empty() {
+            tries += 1;
+            match patience {
+                _ if tries < LOOKS => std::hint::spin_loop(),
+                Patience::EventLoop if since.elapsed() >= SHORT_TURN => return false,
+                // With more threads than cores, spinning would take processor time from the thread that must leave.
+                _ if tries < 10 * LOOKS => std::thread::yield_now(),
+                _ => std::thread::sleep(Duration::from_micros(50)),
+            }
+        }
+        true
     }
 }
 
-fn wait_until(patience: Patience, done: impl Fn() -> bool) -> bool {
-    let mut tries = 0;
-    while !done() {
-        tries += 1;
-        match patience {
-            _ if tries < TRIES => std::hint::spin_loop(),
-            Patience::EventLoop => return false,
-            // With more threads than cores, spinning would take processor time from the thread that must leave.
-            Patience::MayWait if tries < 2 * TRIES => std::thread::yield_now(),
-            Patience::MayWait => std::thread::sleep(Duration::from_micros(50)),
+impl Turn {
+    /// Takes the turn; `false` if another closer has it.
+    fn take(&mut self) -> bool {
+        let is_free = !std::mem::replace(&mut self.is_taken, true);
+        if is_free {
+            self.began = Instant::now();
         }
+        is_free
     }
-    true
 }
 
 impl Drop for SharedEntry<'_> {
@@ -172,7 +206,7 @@ impl Drop for ExclusiveEntry<'_> {
         let is_awaited = turn.waiting > 0;
         drop(turn);
         if is_awaited {
-            gate.turn_ended.notify_one();
+            gate.turn_ended.notify_all();
         }
     }
 }
