@@ -6,8 +6,8 @@
 //!                                                 tree and the ends of its list are read and stored once
 //! ```
 //!
-//! After a refusal with a text, or since the key has another type, the collection is as it was. After another error of the
-//! key space it is undefined ([`Refusal::leaves_undefined`]).
+//! After a refusal with a text, or since the key has another type, the collection is as it was. After another error of
+//! the key space it is undefined ([`Refusal::leaves_undefined`]).
 
 use super::call::{Call, Outcome, Refusal};
 use crate::keyspace::fields::FieldsMut;
