@@ -909,6 +909,24 @@ fn events_of_lifetimes_of_fields_are_those_of_redis() {
 }
 
 #[test]
+fn a_refused_command_removes_expired_fields_once() {
+    for (mut writer, _folder) in in_memory_and_in_a_file() {
+        let mut subscriber = another(&writer);
+        replies_to(&mut subscriber, &["PSUBSCRIBE __keyevent@0__:hexpired"]);
+        replies_to(
+            &mut writer,
+            &["CONFIG SET notify-keyspace-events EA", "HSET h f 1 g text", "HPEXPIRE h 1 FIELDS 1 f"],
+        );
+        std::thread::sleep(std::time::Duration::from_millis(5)); // longer than the lifetime
+        for hexpired in [1, 0, 0] {
+            let refused = replies_to(&mut writer, &["HINCRBY h g 1"]).remove(0);
+            assert!(refused.starts_with("-ERR hash value is not an integer"), "{refused}");
+            assert_eq!(pushes(&mut subscriber).matches("pmessage").count(), hexpired);
+        }
+    }
+}
+
+#[test]
 fn tracked_keys_are_invalidated_once() {
     let mut reader = session(SpaceOptions::default());
     let mut writer = another(&reader);

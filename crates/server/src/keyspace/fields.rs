@@ -666,8 +666,9 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
             self.settle_lifetimes()?;
         }
         let (layout, Form::Small(run)) = (self.fields.layout().raw(), &mut self.fields.form) else { return Ok(()) };
+        let large = Large::divide(self.alone, database, layout, run)?;
         let run = std::mem::take(run);
-        self.fields.form = Form::Large(Large::divide(self.alone, database, layout, &run)?);
+        self.fields.form = Form::Large(large);
         if self.fields.may_expire() {
             let mut count = 0;
             self.edit_tree(|tree| {

@@ -328,14 +328,18 @@ impl<'e, 'k> ListMut<'e, 'k> {
     /// Moves the elements into segments.
     fn enlarge(&mut self) -> Result<()> {
         let Form::Small(run) = &mut self.list.form else { return Ok(()) };
+        let id = self.alone.new_collection(self.list.database)?;
         let run = std::mem::take(run);
         let count = elements::iter(&run).count();
         let per = ((SEGMENT_BYTES * count / run.len().max(1)) as u64).clamp(1, SEGMENT_ELEMENTS);
-        let id = self.alone.new_collection(self.list.database)?;
         // Full segments on both sides of the middle.
         let start = MIDDLE / per * per;
         self.list.form = Form::Large(Large { id, start, count: 0, per, bytes: 0 });
-        elements::iter(&run).try_for_each(|element| self.push(End::Right, element))
+        let moved = elements::iter(&run).try_for_each(|element| self.push(End::Right, element));
+        if moved.is_err() {
+            (self.list.form, self.loaded) = (Form::Small(run), None);
+        }
+        moved
     }
 
     /// Removes the element at an end and returns it. O(1).

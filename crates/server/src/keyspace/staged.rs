@@ -28,8 +28,9 @@ pub(super) struct Transaction {
     pub(super) bytes: usize,
     /// Whether several commands make the changes.
     pub(super) is_of_many: bool,
-    /// The counts at the savepoint.
+    /// The counts and the bytes at the savepoint.
     counts_before: Vec<(usize, Counts)>,
+    bytes_before: usize,
 }
 
 /// Which keys of a transaction are in the tables, and by how many keys the transaction changes each database.
@@ -64,6 +65,7 @@ impl Transaction {
         self.values.undo.iter_mut().for_each(Vec::clear);
         self.pairs.undo.iter_mut().for_each(Vec::clear);
         self.counts_before.clone_from(&self.counts);
+        self.bytes_before = self.bytes;
     }
 
     /// Drops the changes since the savepoint.
@@ -71,6 +73,7 @@ impl Transaction {
         self.values.undo();
         self.pairs.undo();
         self.counts.clone_from(&self.counts_before);
+        self.bytes = self.bytes_before;
     }
 }
 

@@ -702,6 +702,11 @@ impl RespSession {
         };
         match outcome {
             Ok(()) => Ok(alone.commit()?),
+            // Fields that had expired go, whatever the command answers.
+            Err(refusal) if matches!(handler, Handler::Collection(_)) && !refusal.leaves_undefined() => {
+                alone.commit()?;
+                Err(refusal)
+            }
             Err(refusal) => {
                 alone.roll_back();
                 Err(refusal)

@@ -414,7 +414,7 @@ impl RespSession {
     ) -> Option<usize> {
         // Other clients wait for all of them. Staged values are copies.
         const BYTES_MAX: usize = 1 << 18;
-        const TIME_MAX: Duration = Duration::from_millis(1);
+        const TIME_MAX: Duration = Duration::from_micros(400);
         let bytes = commands.clone().flat_map(|(_, args)| args.from(1)).map(<[u8]>::len).sum();
         if bytes > BYTES_MAX || !alone.allows_runs(bytes) {
             return None;
@@ -430,7 +430,8 @@ impl RespSession {
         // Up to here, each command is executed by itself.
         let mut single = 0;
         alone.begin_run();
-        while let Some((first, _, args)) = next.filter(|_| !is_over(out)) {
+        let can_undo = alone.has_begun();
+        while let Some((first, _, args)) = next.filter(|_| done < single || !is_over(out)) {
             // The commands at this key share what they read and what they store.
             let (key, begun, before, again) = (args.at(1), done, out.len(), (next, commands.clone()));
             alone.set_savepoint();
@@ -451,9 +452,10 @@ impl RespSession {
                     refused = Some(refusal);
                 }
             }
-            let stored = collection.finish();
             let is_undefined = refused.as_ref().is_some_and(Refusal::leaves_undefined);
-            if alone.has_begun() && (is_undefined || stored.is_err()) {
+            // In memory, what comes before the failure is made.
+            let stored = if is_undefined && can_undo { Ok(()) } else { collection.finish() };
+            if can_undo && (is_undefined || stored.is_err()) {
                 alone.undo();
                 out.truncate(before);
                 if done > begun + 1 {
@@ -462,21 +464,22 @@ impl RespSession {
                     continue;
                 }
             }
-            match (stored, refused) {
-                (Err(error), _) => {
-                    out.truncate(before);
-                    self.refuse_all(&ids[begun..done], &error.into(), out);
-                }
-                (Ok(()), Some(refusal)) => self.refuse_all(&ids[done - 1..done], &refusal, out),
-                (Ok(()), None) => {}
+            if let Err(error) = stored {
+                out.truncate(before);
+                self.refuse_all(&ids[begun..done], &error.into(), out);
+                continue;
             }
-            alone.note_commands(key, done - begun - 1);
+            let made = done - begun - usize::from(refused.is_some());
+            alone.note_commands(key, made.saturating_sub(1));
+            if let Some(refusal) = refused {
+                self.refuse_all(&ids[done - 1..done], &refusal, out);
+            }
         }
         self.unsynced = true;
         if let Err(error) = alone.commit() {
             // None of the changes was made.
             out.truncate(start);
-            self.refuse_all(&ids, &error.into(), out);
+            self.refuse_all(&ids[..done], &error.into(), out);
         }
         (done > 0).then_some(done)
     }
