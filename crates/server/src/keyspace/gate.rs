@@ -29,8 +29,6 @@ const LOOKS: u32 = 200;
 /// A thread of the event loop waits until a turn has taken this long, and as long itself: ten times most turns. Other
 /// connections wait with it, but it costs them less than to wake an executor thread.
 const SHORT_TURN: Duration = Duration::from_micros(500);
-/// So long after a thread of the event loop has waited in vain, no other one waits.
-const PAUSE: Duration = Duration::from_millis(4);
 /// How often a thread that may wait asks whether to give up.
 const ASKED: Duration = Duration::from_millis(5);
 
@@ -46,8 +44,6 @@ pub(super) struct Gate {
 struct Turn {
     is_taken: bool,
     began: Instant,
-    /// When a thread of the event loop last waited in vain.
-    missed: Option<Instant>,
     /// How many threads sleep until the turn ends.
     waiting: u32,
 }
@@ -72,7 +68,7 @@ impl Gate {
         Gate {
             slots: Box::new(std::array::from_fn(|_| Slot::default())),
             closed: AtomicBool::new(false),
-            turn: Mutex::new(Turn { is_taken: false, began: Instant::now(), missed: None, waiting: 0 }),
+            turn: Mutex::new(Turn { is_taken: false, began: Instant::now(), waiting: 0 }),
             turn_ended: Condvar::new(),
         }
     }
@@ -153,12 +149,10 @@ impl Gate {
         turn.waiting += 1;
         while !is_over(&turn) && !gives_up() {
             let most = match patience {
-                Patience::EventLoop if turn.missed.is_some_and(|missed| missed.elapsed() < PAUSE) => break,
                 Patience::EventLoop => SHORT_TURN.saturating_sub(since.elapsed().max(turn.began.elapsed())),
                 Patience::MayWait => ASKED,
             };
             if most.is_zero() {
-                turn.missed = Some(Instant::now());
                 break;
             }
             turn = self.turn_ended.wait_timeout(turn, most).unwrap_or_else(PoisonError::into_inner).0;
@@ -319,7 +313,6 @@ mod tests {
         let alone = gate.close(Patience::MayWait, || false).unwrap();
         assert!(gate.share(Patience::EventLoop, || false).is_none());
         assert!(gate.close(Patience::EventLoop, || false).is_none());
-        assert!(gate.turn().missed.is_some(), "others do not wait so soon after");
         drop(alone);
         let shared = gate.share(Patience::EventLoop, || false).unwrap();
         assert!(gate.close(Patience::EventLoop, || false).is_none());
