@@ -5,10 +5,10 @@
 
 NAME=PROGRAM is a server of ours, such as `before=target/before/splitpoint serve`; by default SPLITPOINT_SERVE, or the
 release build. redis-benchmark sends single requests from 20 connections, and pipelines of 16 and 100 from 8, with
-20,000 random keys and values of 16 bytes; hashes have 5 fields. A name with -one is of one key, whose elements are
-random. Redis writes its AOF once a second. Processor time is that
-of all threads (schedstat), so other work on the machine changes it less than rates. perf counts futex calls, of the
-threads that the server has when the load begins.
+20,000 random keys and values of 16 bytes; hashes have 5 fields. A name with -one is of one key: fields and members are
+of 20,000, lists and streams grow. Redis writes its AOF once a second. Processor time is that of all threads
+(schedstat), so other work on the machine changes it less than rates. perf counts futex calls, of the threads that the
+server has when the load begins.
 """
 
 import argparse

@@ -2062,7 +2062,7 @@ fn a_pop_with_too_long_a_reply_removes_nothing() {
             members.iter().flat_map(|member| replies_to(session, &[&format!("{name} k {member}")])).collect()
         };
         assert_eq!(each(&mut session, "SADD", &members), vec![":1"; 200]);
-        // More segments are left than so many members need.
+        // The set keeps more segments than 66 members need.
         assert_eq!(each(&mut session, "SREM", &members[66..]), vec![":1"; 134]);
         let answers = replies_to(&mut session, lines).join(" ");
         assert_eq!(answers.matches("-ERR the reply would").count(), 2, "{answers}");

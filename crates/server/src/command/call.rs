@@ -90,13 +90,6 @@ pub(crate) enum Refusal {
     Space(SpaceError),
 }
 
-impl Refusal {
-    /// Whether the command may have changed a part of what it was to change.
-    pub(crate) fn leaves_undefined(&self) -> bool {
-        matches!(self, Refusal::Space(error) if !matches!(error, SpaceError::WrongType))
-    }
-}
-
 impl From<SpaceError> for Refusal {
     fn from(error: SpaceError) -> Self {
         Refusal::Space(error)
@@ -122,6 +115,11 @@ impl From<String> for Refusal {
 }
 
 impl Refusal {
+    /// Whether the command may have changed a part of what it was to change.
+    pub(crate) fn leaves_undefined(&self) -> bool {
+        matches!(self, Refusal::Space(error) if !matches!(error, SpaceError::WrongType))
+    }
+
     /// Notes a failed write, for INFO and `/health`.
     pub(crate) fn note(&self, space: &KeySpace) {
         if let Refusal::Space(SpaceError::Table(error)) = self {

@@ -26,8 +26,8 @@ struct Slot(AtomicU32);
 const SLOT_COUNT: usize = 64;
 /// How often a thread looks before it sleeps or yields: long enough for one short command.
 const LOOKS: u32 = 200;
-/// A thread of the event loop waits until a turn has taken this long, and as long itself: ten times most turns. Other
-/// connections wait with it, but it costs them less than to wake an executor thread.
+/// A thread of the event loop waits no longer than this, and not for a turn that is older. Its other connections wait
+/// too, but to wake an executor thread would cost them more.
 const SHORT_TURN: Duration = Duration::from_micros(500);
 /// How often a thread that may wait asks whether to give up.
 const ASKED: Duration = Duration::from_millis(5);
@@ -43,6 +43,7 @@ pub(super) struct Gate {
 /// Which closer may close the gate.
 struct Turn {
     is_taken: bool,
+    /// When it was taken last.
     began: Instant,
     /// How many threads sleep until the turn ends.
     waiting: u32,

@@ -1,7 +1,8 @@
 //! Runs: requests of one command that one call of the table executes together, and their replies.
 //!
 //! A run of lookups ends when the output becomes long; if some lookups were wasted, the next run is shorter. A run of
-//! writes that fails in the middle is answered up to the failure, and the rest is another run.
+//! writes that fails in the middle is answered up to the failure, and the rest is another run. Changes of large
+//! collections are the exception (`change_run`): they are of several commands and keys, and over a file one batch.
 
 use super::{OUTPUT_BYTES, RUN_MAX, RespSession};
 use crate::command::call::{Args, Refusal, Turn, WRONG_TYPE};
