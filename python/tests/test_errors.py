@@ -111,15 +111,15 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (4 << 20, 4 << 20))
 stored = 0
 try:
     while True:
-        table[str(stored)] = bytes(1000)
+        table[str(stored)] = b"x" * 1000
         stored += 1
 except splitpoint.DiskFullError as error:
     assert isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EFBIG), error.errno
     assert error.kind is splitpoint.ErrorKind.DISK_FULL and error.hint
-assert 100 < stored < 10_000, stored
+assert 100 < stored < (4 << 20) // 1000, stored
 assert table[b"first"] == b"1" and len(table) == stored + 1
 try:
-    splitpoint.Dictionary.build(((str(i), bytes(1000)) for i in range(10_000)), sys.argv[1] + ".spd")
+    splitpoint.Dictionary.build(((str(i), b"x" * 1000) for i in range(10_000)), sys.argv[1] + ".spd")
 except splitpoint.DiskFullError:
     pass
 else:
