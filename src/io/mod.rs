@@ -175,6 +175,10 @@ pub(crate) trait File: Send + Sync {
     fn set_len(&self, bytes: u64) -> Result<()>;
     /// Reserves disk space for the first `bytes` bytes, without changing the length.
     fn reserve(&self, bytes: u64) -> Result<()>;
+    /// Fails if this process may not write to all of the first `bytes` bytes.
+    fn refuse_beyond_limit(&self, _bytes: u64) -> Result<()> {
+        Ok(())
+    }
     /// Who may use the file, if the system says so.
     fn access(&self) -> Result<Option<Access>> {
         Ok(None)

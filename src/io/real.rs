@@ -296,16 +296,6 @@ impl RealFile {
             allowed: AtomicU64::new(0),
         }
     }
-
-    /// Refuses to write up to `bytes` if the process may not. The limit takes a system call to read, so it is read only
-    /// when a file grows: a limit that is lowered while the file is open applies from the next growth.
-    fn refuse_beyond_limit(&self, bytes: u64) -> Result<()> {
-        if bytes > self.allowed.load(Relaxed) {
-            refuse_beyond_limit(bytes)?;
-            self.allowed.fetch_max(bytes, Relaxed);
-        }
-        Ok(())
-    }
 }
 
 impl Drop for RealFile {
@@ -352,6 +342,16 @@ impl File for RealFile {
             return Err(e);
         }
         self.file.set_len(bytes)
+    }
+
+    /// The limit takes a system call to read, so it is read only when a file grows: a limit that is lowered while the
+    /// file is open applies from the next growth.
+    fn refuse_beyond_limit(&self, bytes: u64) -> Result<()> {
+        if bytes > self.allowed.load(Relaxed) {
+            refuse_beyond_limit(bytes)?;
+            self.allowed.fetch_max(bytes, Relaxed);
+        }
+        Ok(())
     }
 
     fn reserve(&self, bytes: u64) -> Result<()> {

@@ -10,7 +10,7 @@ use super::Pager;
 use super::allocate::Kept;
 use super::blocks::Blocks;
 use super::file::create::{Create, not_yet_made, open_to_read, open_to_write};
-use super::file::headers::{CheckpointHeader, Headers};
+use super::file::headers::{CheckpointHeader, FIRST_CHECKPOINT, Headers};
 use super::file::held::Held;
 use super::file::map_frames::FIRST_FRAMES;
 use super::file::names::{refuse_other_names, resolve};
@@ -25,7 +25,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::io::{File, Storage, forks, remove_if_empty};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::*};
 
 /// The memory for the frames of a table with a file.
 #[derive(Clone, Copy)]
@@ -82,7 +82,8 @@ impl Pager {
     /// A new table.
     fn start(frames: Frames, log: Option<Log>) -> Result<Pager> {
         frames.pool.reserve(u64::from(FIRST_FRAMES))?;
-        let mut map = frames.write(frames.file.maps.of_zone(0))?;
+        let mut map = frames.write_fresh(frames.file.maps.of_zone(0))?;
+        map.whole().fill(0..frames.frame_bytes(), 0);
         map.whole().fill(0..8 * FIRST_FRAMES as usize, 0xFF);
         drop(map);
         Ok(Self::of(frames, log))
@@ -104,8 +105,8 @@ impl Pager {
         pager
     }
 
-    /// Opens the file at `path` and returns its root, or no root if the file is new. A new file has no
-    /// table until its first checkpoint.
+    /// Opens the file at `path` and returns its root, or no root if the file is new: it has no table before
+    /// [`begin_table`](Self::begin_table).
     pub(crate) fn open(
         storage: Arc<dyn Storage>,
         path: &Path,
@@ -127,6 +128,19 @@ impl Pager {
                 Err(e)
             }
         }
+    }
+
+    /// Makes a new, empty table with this root durable.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DiskFull`] and others.
+    pub(crate) fn begin_table(&self, root: &[u8]) -> Result<()> {
+        let (file, blocks) = (&self.frames.file, self.frames.blocks.as_ref());
+        blocks.map_or(Ok(()), |blocks| blocks.begin_table(file, root))?;
+        file.sequence.store(FIRST_CHECKPOINT, Release);
+        file.frozen_sequence.store(FIRST_CHECKPOINT, Release);
+        file.file_frames.store(file.frame_count(), Release);
+        Ok(())
     }
 
     /// Removes the file if this handle, which has its lock, made it. The table in it could not be made.
@@ -162,7 +176,7 @@ impl Pager {
         let pool = Pool::new(frame_bytes_if_new, true)?;
         pool.unpin();
         let table_id = table_id_if_new.unwrap_or_else(random_u64);
-        let log = Log::new(storage.clone(), path, file.clone(), table_id, 0, safety, log_bytes);
+        let log = Log::new(storage.clone(), path, file.clone(), table_id, FIRST_CHECKPOINT, safety, log_bytes);
         log.refuse_long_name()?;
         let mut file = TableFile::new(storage, path.to_owned(), Some(file), frame_bytes_if_new);
         file.table_id = table_id;

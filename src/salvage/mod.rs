@@ -244,13 +244,12 @@ impl<'a> Salvage<'a> {
             None => "it may have changes since the last checkpoint".to_owned(),
             Some((table_id, sequence)) => match count_records(storage, path, table_id, sequence) {
                 Ok(0) => return Flow::Continue(()),
-                Ok(1) => "it has a change since the last checkpoint".to_owned(),
-                Ok(count) => format!("it has {count} changes since the last checkpoint"),
+                Ok(count) => format!("it has changes since the last checkpoint ({count})"),
                 Err(e) => format!("its changes since the last checkpoint cannot be counted: {}", e.message()),
             },
         };
         self.report.log_unread = true;
-        self.lose("write-ahead log", format!("{what}, which are not salvaged; an open of the table replays them"))
+        self.lose("write-ahead log", format!("{what}, not salvaged; an open of the table replays them"))
     }
 
     /// Reports the faults found in the block map.

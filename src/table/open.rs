@@ -175,8 +175,8 @@ impl Table {
     /// A new, empty table in an empty file.
     fn make_in_file(pager: Arc<Pager>, options: &TableOptions) -> Result<Table> {
         let mut table = Table::make(pager, options)?;
+        table.pager.begin_table(&table.root())?;
         table.presize(options)?;
-        table.checkpoint()?;
         Ok(table)
     }
 

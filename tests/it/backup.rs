@@ -307,6 +307,44 @@ fn back_up_under_a_limit() {
 }
 
 #[test]
+fn a_table_before_its_first_checkpoint_is_read_checked_copied_and_salvaged() {
+    let (directory, left) = (directory(), "left.spt");
+    let path = |name: &str| directory.path().join(name);
+    let writer = TableOptions::new().page_bytes(8192).open(path("t.spt")).unwrap();
+    writer.put(b"alice", b"admin").unwrap();
+    writer.backup(path("by the writer")).unwrap();
+    assert_eq!(Table::open(path("by the writer")).unwrap().len(), 1);
+    drop(writer);
+    let writer = TableOptions::new().page_bytes(8192).open(path("u.spt")).unwrap();
+    writer.put(b"alice", b"admin").unwrap();
+    // What a kill leaves.
+    for (from, to) in [("u.spt", left), ("u.spt-log0", "left.spt-log0")] {
+        fs::copy(path(from), path(to)).unwrap();
+    }
+    let file = fs::read(path(left)).unwrap();
+    let read = Reader::new(&file).unwrap();
+    assert_eq!((read.geometry.length, read.geometry.frame_count, read.pairs().unwrap().len()), (0, 2, 0));
+    let report = splitpoint::salvage(path(left), |_| ControlFlow::Continue(())).unwrap();
+    assert!(report.log_unread && report.losses == 1, "{report:?}");
+    // With the log and without it; each copy again, and then the copy is a table like any other.
+    let options = || TableOptions::new().read_only(true);
+    for (name, options, pairs) in [("all", options(), 1), ("none", options().checkpoint_only(true), 0)] {
+        let reader = options.open(path(left)).unwrap();
+        assert_eq!((reader.len(), reader.verify().unwrap().len()), (pairs, 0), "{name}");
+        reader.backup(path(name)).unwrap();
+        Backup::new().update(&reader, path(name)).unwrap();
+        Reader::new(&fs::read(path(name)).unwrap()).unwrap();
+        let copy = Table::open(path(name)).unwrap();
+        assert_eq!((copy.len(), copy.verify().unwrap().len()), (pairs, 0), "{name}");
+        copy.put(b"bob", b"guest").unwrap();
+        copy.close().unwrap();
+        assert_eq!(Reader::new(&fs::read(path(name)).unwrap()).unwrap().pairs().unwrap().len() as u64, pairs + 1);
+        Backup::new().update(&reader, path(name)).unwrap();
+        assert_eq!(Table::open(path(name)).unwrap().len(), pairs, "{name}");
+    }
+}
+
+#[test]
 fn a_full_disk_leaves_the_table_and_no_copy() {
     let directory = directory();
     let path = directory.path().join("t.spt");

@@ -358,7 +358,7 @@ pub struct Node {
 pub struct Reader<'f> {
     pub file: &'f [u8],
     pub geometry: Geometry,
-    /// The frames, in order; those without a block are zeros.
+    /// The frames, in order; those without a block are zeros, the first one that of an empty table.
     pub frames: Vec<u8>,
     /// The entry of each frame.
     pub entries: Vec<Entry>,
@@ -382,10 +382,14 @@ impl<'f> Reader<'f> {
         if file.len() < geometry.length * geometry.frame_bytes {
             return Err(format!("{} blocks in {} bytes", geometry.length, file.len()));
         }
-        let frames = vec![0; geometry.frame_count * geometry.frame_bytes];
+        let mut frames = vec![0; geometry.frame_count * geometry.frame_bytes];
+        frames[..2 * FRAME_UNITS / 8].fill(0xff);
         let mut reader = Reader { file, geometry, frames, entries: Vec::new(), nodes: Vec::new(), bitmaps: Vec::new() };
         let count = reader.geometry.frame_count;
         reader.entries = reader.tree(1, count, Entry::parse(&header[MAP_AT..]))?;
+        if reader.geometry.length == 0 {
+            return Ok(reader);
+        }
         let regions = reader.geometry.length.div_ceil(reader.geometry.region_blocks());
         reader.bitmaps = reader.tree(2, regions, Entry::parse(&header[ROOM_AT..]))?;
         for (frame, entry) in reader.entries.clone().into_iter().enumerate().filter(|(_, entry)| entry.block != 0) {

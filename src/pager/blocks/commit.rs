@@ -99,9 +99,6 @@ impl<'b> Commit<'b> {
         file.refuse_shorter(handle.as_ref(), bytes)?;
         handle.sync().map_err(fail("sync"))?;
         file.refuse_if_moved()?;
-        if before.0 == 0 {
-            file.storage.sync_names(&file.path).map_err(fail("sync the directory of"))?;
-        }
         header.write(handle.as_ref(), false).map_err(fail("write the header of"))?;
         handle.sync().map_err(fail("sync"))?;
         // Unsynced: until the next checkpoint, the one in its own place counts.

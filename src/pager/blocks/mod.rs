@@ -15,6 +15,7 @@
 //! freed      a block waits from the last checkpoint that has it, `death`, on; it is used again once checkpoint
 //!            death + 1 is durable and no reader holds a checkpoint that has it. The blocks of each held one are kept
 //!            as a set; while one older than this open is held, no block below the length found is used
+//! create     a header without blocks: an empty table, of two frames
 //! open       write the header again, sync; until the log is replayed, write only beyond the length found, and then not
 //!            to what its records refer to; until a checkpoint of this handle is durable, each sync makes one
 //! checkpoint freeze, reserve -> frozen frames, nodes, bitmaps -> sync -> header into the other slot -> sync -> free
@@ -29,7 +30,8 @@
 //!              4092: checksum
 //! blocks 2, 3  the bitmap's homes of region 0; those of region n are its first two blocks; a region has 8 B blocks
 //! node         magic, table id, checkpoint u64, tree, level, number u32; 60: checksum; 64: entries
-//! frame        its bytes; the checksum in its entry covers its number, too
+//! frame        its bytes; the checksum in its entry covers its number, too; without an entry it is all zeros, but the
+//!              first one is that of a new table
 //! bitmap       a bit is set for each block that the checkpoint uses; its checksum covers the region's number, too
 //! ```
 //!
@@ -67,7 +69,7 @@ use super::file::TableFile;
 use super::file::mapped_reads::MappedReads;
 use super::pool::FrameNo;
 use crate::error::{Error, Result};
-use crate::pager::file::headers::{CheckpointHeader, Entry, HEADER_BLOCKS, unmade_header};
+use crate::pager::file::headers::{CheckpointHeader, Entry, FIRST_CHECKPOINT, HEADER_BLOCKS};
 use crate::pager::file::random::random_u64;
 use crate::pager::interleave;
 use behind::Behind;
@@ -115,7 +117,7 @@ const RUN_BYTES_MAX: u32 = 64 << 20;
 const LEAVES_PART: u64 = 16;
 
 impl Blocks {
-    /// The blocks of a new table, whose file is empty.
+    /// The blocks of a new table or copy, whose file is empty.
     pub(in crate::pager) fn new(block_bytes: usize, cache_frames: u64) -> Blocks {
         Blocks {
             map: Map::new(block_bytes, 0, Vec::new(), leaves_max(cache_frames)),
@@ -154,7 +156,7 @@ impl Blocks {
         let leaf_count = header.table.frame_count as usize;
         let (leaves, mut nodes) = read_upper(Kind::Map, leaf_count, header.map, shape, &mut read).map_err(damaged)?;
         let mut last = Last { header: Some(header.clone()), ..Last::default() };
-        if !file.read_only {
+        if !file.read_only && !header.room.is_none() {
             let region = region_blocks(block_bytes);
             let regions = header.length.div_ceil(region);
             let (tops, room_nodes) =
@@ -223,7 +225,7 @@ impl Blocks {
         let (Some(header), Some(handle)) = (&last.header, handle) else { return Ok(()) };
         let Some(held) = commit::held_checkpoints(handle.as_ref()) else { return Ok(()) };
         if held.is_empty() && !is_referred_to && room.is_as_found(header.length) {
-            let bytes = u64::from(header.length) * file.frame_bytes as u64;
+            let bytes = u64::from(header.length.max(HEADER_BLOCKS)) * file.frame_bytes as u64;
             handle.set_len(bytes).map_err(|e| Error::io(&file.path, "set the length of", e))?;
             *room = Room::new(file.frame_bytes, last.used.clone(), header.length, header.table.sequence);
         }
@@ -292,7 +294,7 @@ impl Blocks {
     }
 
     /// Fills `bytes` with the last written content of a frame, through `mapped` if that is given and can read it;
-    /// returns false if it was never written.
+    /// returns false if it was never written and is all zeros.
     pub(in crate::pager) fn load(
         &self,
         file: &TableFile,
@@ -301,7 +303,9 @@ impl Blocks {
         mapped: Option<&MappedReads>,
     ) -> Result<bool> {
         let entry = self.map.entry(file, frame)?;
-        let Some(handle) = file.handle.as_ref().filter(|_| !entry.is_none()) else { return Ok(false) };
+        let Some(handle) = file.handle.as_ref().filter(|_| !entry.is_none()) else {
+            return Ok(frame == 0 && fill_first(bytes));
+        };
         if self.behind.read(entry.block, bytes) {
             return check(file, frame, entry, bytes).map(|()| true);
         }
@@ -357,24 +361,32 @@ impl Blocks {
         if self.may_write.load(Acquire) {
             return Ok(());
         }
-        let Some(handle) = &file.handle else { return Ok(()) };
-        let begin = || match &last.header {
-            Some(header) => {
+        // A copy has no header before it is complete.
+        if let (Some(handle), Some(header)) = (&file.handle, &last.header) {
+            let begin = || {
                 header.write(handle.as_ref(), false)?;
                 handle.sync()?;
                 // Not before: a power loss may leave a part of each write that is not synced.
                 header.write(handle.as_ref(), true)
-            }
-            None => {
-                handle.write_at(&unmade_header(file.frame_bytes), 0)?;
-                handle.sync()
-            }
-        };
-        begin()
-            .map_err(|e| Error::io(&file.path, "write the header of", e))
-            .inspect_err(|e| file.poison(e.message()))?;
+            };
+            begin()
+                .map_err(|e| Error::io(&file.path, "write the header of", e))
+                .inspect_err(|e| file.poison(e.message()))?;
+        }
         self.may_write.store(true, Release);
         Ok(())
+    }
+
+    /// Makes a new, empty table durable, whose file is empty.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DiskFull`](crate::ErrorKind) and others.
+    pub(in crate::pager) fn begin_table(&self, file: &TableFile, root: &[u8]) -> Result<()> {
+        // Before the header: an open that finds it relies on the name.
+        file.storage.sync_names(&file.path).map_err(|e| Error::io(&file.path, "sync the directory of", e))?;
+        let table = file.header(FIRST_CHECKPOINT);
+        self.last().header = Some(CheckpointHeader::first(table, root));
+        self.begin_writing(file)
     }
 
     fn write(&self, file: &TableFile, block: u32, bytes: &[u8]) -> Result<()> {
@@ -421,8 +433,11 @@ impl Blocks {
         let bitmaps: usize = tree::level_sizes(regions, fanout).iter().sum();
         let count = dirty as usize + changed + upper + bitmaps + 2;
         let too_many = || Error::io(&file.path, "write", std::io::ErrorKind::FileTooLarge.into());
-        room.reserve(u32::try_from(count).map_err(|_| too_many())?, Self::make_room(file))
-            .map_err(|e| Error::io(&file.path, "reserve disk space for a checkpoint of", e))
+        let fail = |e| Error::io(&file.path, "reserve disk space for a checkpoint of", e);
+        room.reserve(u32::try_from(count).map_err(|_| too_many())?, Self::make_room(file)).map_err(fail)?;
+        // Also of blocks that are free within the file, which may be longer than this process may make it.
+        let bytes = u64::from(room.end()) * file.frame_bytes as u64;
+        file.handle.as_ref().map_or(Ok(()), |handle| handle.refuse_beyond_limit(bytes)).map_err(fail)
     }
 
     /// Makes sure that the disk has room for `frames` frames that are in no block, and besides for a small checkpoint,
@@ -684,6 +699,15 @@ pub(in crate::pager) fn is_zero(bytes: &[u8]) -> bool {
 
 fn leaves_max(cache_frames: u64) -> usize {
     usize::try_from(cache_frames / LEAVES_PART).unwrap_or(usize::MAX).max(64)
+}
+
+/// Fills `bytes` with the first frame of a new table: the map frame in which it and the one of the first buckets are
+/// used. On disk.
+fn fill_first(bytes: &mut [u8]) -> bool {
+    const USED_BYTES: usize = 2 * 8;
+    bytes.fill(0);
+    bytes[..USED_BYTES].fill(0xFF);
+    true
 }
 
 /// Entries of the live overlay take a 128th of what their frames would.

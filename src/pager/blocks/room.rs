@@ -450,6 +450,11 @@ impl Room {
         self.floor > length && self.end == self.floor && self.reserved == 0
     }
 
+    /// The blocks of the file, taken or free.
+    pub(super) fn end(&self) -> u32 {
+        self.end
+    }
+
     /// The blocks that the file must keep.
     pub(super) fn end_taken(&self) -> u32 {
         self.taken.end_of_content(self.block_bytes)

@@ -5,23 +5,26 @@
 //! checkpoint N    is written to byte 4096 * (N % 2) and synced; afterwards it is written to the other place, unsynced
 //! ```
 //!
-//! So there is always a whole header, and it is an old one only if the newer one was not acknowledged. A file that is
-//! being made has a header with number 0, which names no checkpoint. The places do not depend on the size of a block:
-//! the bytes elsewhere may be a user's. Format: `blocks/mod.rs`.
+//! So there is always a whole header, and it is an old one only if the newer one was not acknowledged. The first one
+//! describes an empty table, which needs no block, so a file that is being made has nothing else. The places do not
+//! depend on the size of a block: the bytes elsewhere may be a user's. Format: `blocks/mod.rs`.
 
 use super::create::not_a_table;
 use super::header::{
     DICTIONARY, FORMAT_VERSION, HEADER_BYTES, Header, MAGIC, ROOT_BYTES, ROOT_START, TABLE_ID, header_sum,
     version_error,
 };
+use super::random::random_u64;
 use crate::error::{Error, ErrorKind, Result, quote};
 use crate::io::File;
 use crate::little_endian::{u32_at, u64_at};
-use crate::pager::pool::{FRAME_BYTES_MAX, FRAME_BYTES_MIN};
 use std::path::Path;
 
 /// The first blocks, which have the headers whatever their size.
 pub(crate) const HEADER_BLOCKS: u32 = 2;
+
+/// The number of a new table's checkpoint, which has no blocks. Its place is the beginning of the file. On disk.
+pub(in crate::pager) const FIRST_CHECKPOINT: u64 = 2;
 
 /// Bytes of an entry. On disk.
 pub(in crate::pager) const ENTRY_BYTES: usize = 12;
@@ -62,6 +65,7 @@ impl Entry {
     }
 }
 
+const SEQUENCE: usize = 16;
 const LENGTH: usize = 28;
 const ID: usize = TABLE_ID + 8;
 const PARENT: usize = ID + 8;
@@ -87,7 +91,7 @@ pub(crate) struct CheckpointHeader {
 
 /// What the headers of a file say.
 pub(in crate::pager) enum Headers {
-    /// The first checkpoint is not complete.
+    /// The file is empty, or has a part of the first header.
     Unmade,
     /// The last checkpoint, and whether both headers are its: then its own one was synced.
     Last(Box<CheckpointHeader>, bool),
@@ -109,12 +113,22 @@ impl CheckpointHeader {
             room: Entry::parse(&bytes[ROOM..]),
             root: bytes[ROOT_START..ROOT_START + ROOT_BYTES].to_vec(),
         };
-        for (what, entry) in [("block map", header.map), ("tree of bitmaps", header.room)] {
-            if entry.block < HEADER_BLOCKS || entry.block >= header.length {
+        // A table that was always empty has no blocks, its copy no block map.
+        for (what, entry, may_lack) in
+            [("block map", header.map, true), ("tree of bitmaps", header.room, header.length == 0)]
+        {
+            let is_absent = may_lack && entry == Entry::NONE;
+            if !is_absent && !(HEADER_BLOCKS..header.length).contains(&entry.block) {
                 return Err(format!("the {what} is in block {} of {}", entry.block, header.length));
             }
         }
         Ok(header)
+    }
+
+    /// The header of a new, empty table.
+    pub(in crate::pager) fn first(table: Header, root: &[u8]) -> CheckpointHeader {
+        let (id, root) = (random_u64(), root.to_vec());
+        CheckpointHeader { table, id, parent: 0, length: 0, map: Entry::NONE, room: Entry::NONE, root }
     }
 
     /// The newest whole header of a file that may be damaged, and whether it is known to be the last one.
@@ -151,26 +165,18 @@ impl CheckpointHeader {
     }
 }
 
-/// The header of a file whose first checkpoint is not complete.
-pub(in crate::pager) fn unmade_header(frame_bytes: usize) -> Vec<u8> {
-    let mut bytes = vec![0; HEADER_BYTES];
-    bytes[..8].copy_from_slice(&MAGIC);
-    bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
-    bytes[12..16].copy_from_slice(&(frame_bytes as u32).to_le_bytes());
-    set_sum(&mut bytes);
-    bytes
-}
-
-/// Whether a power loss may have left these bytes, a whole file, of the header of a file that is being made. Nothing
-/// else is written before that is synced, and each sector of it may be zeros.
-fn is_part_of_unmade(bytes: &[u8]) -> bool {
+/// Whether a power loss may have left these bytes, a whole file, of the first header: nothing else is written before it
+/// is synced, and each sector of it may be zeros. Its fields are in the first sector, its checksum in the last.
+fn is_part_of_first(bytes: &[u8]) -> bool {
     const SECTOR_BYTES: usize = 512;
-    let is_part_of = |header: Vec<u8>| {
-        let mut sectors = bytes.chunks(SECTOR_BYTES).zip(header.chunks(SECTOR_BYTES));
-        sectors.all(|(found, written)| found.iter().all(|&b| b == 0) || *found == written[..found.len()])
-    };
-    let sizes = FRAME_BYTES_MIN.trailing_zeros()..=FRAME_BYTES_MAX.trailing_zeros();
-    bytes.len() <= HEADER_BYTES && sizes.map(|bits| unmade_header(1 << bits)).any(is_part_of)
+    let is_zero = |bytes: &[u8]| bytes.iter().all(|&byte| byte == 0);
+    let (fields, rest) = bytes.split_at(SECTOR_BYTES.min(bytes.len()));
+    let before_sum = &rest[..rest.len().min(HEADER_BYTES - 4 - SECTOR_BYTES)];
+    let is_first = fields.len() == SECTOR_BYTES
+        && fields[..8] == MAGIC
+        && u32_at(fields, 8) == FORMAT_VERSION
+        && (u64_at(fields, SEQUENCE), u32_at(fields, LENGTH)) == (FIRST_CHECKPOINT, 0);
+    bytes.len() <= HEADER_BYTES && (is_first || is_zero(fields)) && is_zero(before_sum)
 }
 
 fn is_whole(bytes: &[u8]) -> bool {
@@ -206,7 +212,7 @@ impl Headers {
         let (shown, file_bytes) = (path.display(), seen.file_bytes);
         let mut last: Option<CheckpointHeader> = None;
         let (mut damage, mut is_copied) = (None, false);
-        let mut unmade = seen.headers[1].is_empty() && is_part_of_unmade(&seen.headers[0]);
+        let unmade = seen.headers[1].is_empty() && is_part_of_first(&seen.headers[0]);
         for (bytes, is_first) in seen.headers.iter().zip([true, false]) {
             if bytes.len() < 12 || bytes[..8] != MAGIC {
                 if is_first {
@@ -230,10 +236,6 @@ impl Headers {
             }
             if !is_whole(bytes) {
                 damage.get_or_insert_with(|| corrupt("checksum mismatch".into()));
-                continue;
-            }
-            if u64_at(bytes, 16) == 0 {
-                unmade |= is_first;
                 continue;
             }
             match CheckpointHeader::parse(bytes) {

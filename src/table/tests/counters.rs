@@ -130,7 +130,7 @@ fn frames_and_checkpoints_of_a_file_are_counted() {
     }
     table.checkpoint().unwrap();
     let stats = table.counters();
-    assert!(stats.checkpoints > 1 && stats.frames_written > 256 && stats.evictions > 0, "{stats:?}");
+    assert!(stats.checkpoints > 0 && stats.frames_written > 256 && stats.evictions > 0, "{stats:?}");
     assert_eq!(stats.pairs, 100_000);
     assert_eq!(stats.payload_bytes, 44 * 100_000);
     table.close().unwrap();

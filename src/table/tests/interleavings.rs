@@ -478,6 +478,8 @@ fn writers_place_records_of_each_other() -> bool {
 /// Threads that share a slot of the log learn where their own records end, not where the next record in it does.
 fn writers_share_a_slot_of_the_log() -> bool {
     let table = logged(&Simulated::new(State::default()), 4 << 20);
+    // So that the table's end makes none: these records are no changes.
+    table.checkpoint().unwrap();
     let log = table.pager.log().unwrap();
     let room = log.reserve(4096).unwrap().unwrap();
     let ends = Mutex::new(BTreeSet::new());
@@ -545,7 +547,7 @@ fn bytes_made_ready_beside_writers_and_checkpoints() -> bool {
     let after = logged(&survivors(&disk, Crash::Kill), 1);
     (0..12).for_each(|key| assert_eq!(after.get(&[key]).unwrap().unwrap(), [key; 5_000]));
     whole(&after);
-    segments >= 2
+    segments >= 1
 }
 
 /// A scenario: its name, and how many orders of each kind, random and PCT, it is tried in.

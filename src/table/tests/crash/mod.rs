@@ -16,6 +16,7 @@
 
 mod beside;
 mod compaction;
+mod created;
 mod damage;
 mod full;
 mod hostile_blocks;
