@@ -471,7 +471,7 @@ mod tests {
         let (report, faults) = salvaged();
         assert!(report.log_unread && !report.is_whole(), "{report:?}");
         assert_eq!((report.verified, report.missing()), (1, Some(0)));
-        assert!(faults[0].contains("50 changes"), "{faults:?}");
+        assert!(faults[0].contains("changes since the last checkpoint (50)"), "{faults:?}");
     }
 
     #[test]
