@@ -175,8 +175,11 @@ impl Table {
     /// A new, empty table in an empty file.
     fn make_in_file(pager: Arc<Pager>, options: &TableOptions) -> Result<Table> {
         let mut table = Table::make(pager, options)?;
+        // If this fails, the drop of the table writes nothing.
+        *table.closed.get_mut() = true;
         table.pager.begin_table(&table.root())?;
         table.presize(options)?;
+        *table.closed.get_mut() = false;
         Ok(table)
     }
 
