@@ -143,13 +143,14 @@ impl Pager {
         Ok(())
     }
 
-    /// Removes the file if this handle, which has its lock, made it. The table in it could not be made.
-    pub(crate) fn remove_if_unmade(&self) {
-        if let (true, Some(file)) = (self.made, &self.frames.file.handle)
-            && matches!(file.is_at(self.path()), Ok(true))
-        {
-            let _ = self.frames.file.storage.remove(self.path());
+    /// The table could not be made: removes the file, which is locked, if this handle made it. Another one is empty
+    /// again.
+    pub(crate) fn undo_make(&self) {
+        let Some(file) = &self.frames.file.handle else { return };
+        if !matches!(file.is_at(self.path()), Ok(true)) {
+            return;
         }
+        let _ = if self.made { self.frames.file.storage.remove(self.path()) } else { file.set_len(0) };
     }
 
     /// Opens the content of the file. The file is locked unless it is only read.

@@ -22,10 +22,10 @@ use crate::io::atomic::{AtomicFile, BACKUP, with_suffix};
 use crate::io::{File, Granted, Mode, PERMISSIONS, Storage};
 use crate::pager::copy::{HeldCopy, Target, copy_checkpoint, copy_file, copy_replayed, open_copy};
 use crate::pager::resolve;
-use crate::pager::wal::has_segments;
+use crate::pager::wal::{Reader, has_segments};
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 /// Options for saving and restoring a backup; start with [`Backup::new`].
 ///
@@ -327,7 +327,9 @@ fn copy_table(table: &Table, target: &mut Target<'_>) -> Result<bool> {
         let _alone = table.gate.close()?;
         // Of the replay: they would be marked used, and belong to nothing.
         table.pager.allocator().free_kept()?;
-        return copy_replayed(table.pager.frames(), table.pager.log(), table.root(), target);
+        let following = table.following.lock().unwrap_or_else(PoisonError::into_inner);
+        let last_segment = following.as_ref().map_or(0, Reader::last_segment);
+        return copy_replayed(table.pager.frames(), last_segment, table.root(), target);
     }
     let guard = table.pager.checkpoint_lock().acquire()?;
     table.checkpoint_with(&guard)?;

@@ -160,7 +160,7 @@ impl Table {
             }
             None => {
                 let pager = Arc::new(pager);
-                Table::make_in_file(pager.clone(), &options).inspect_err(|_| pager.remove_if_unmade())?
+                Table::make_in_file(pager.clone(), &options).inspect_err(|_| pager.undo_make())?
             }
         };
         if options.publish_counters {
@@ -178,7 +178,10 @@ impl Table {
         // If this fails, the drop of the table writes nothing.
         *table.closed.get_mut() = true;
         table.pager.begin_table(&table.root())?;
-        table.presize(options)?;
+        if options.expected_len > 0 {
+            table.presize(options)?;
+            table.checkpoint()?;
+        }
         *table.closed.get_mut() = false;
         Ok(table)
     }

@@ -310,22 +310,29 @@ fn back_up_under_a_limit() {
 fn a_table_before_its_first_checkpoint_is_read_checked_copied_and_salvaged() {
     let (directory, left) = (directory(), "left.spt");
     let path = |name: &str| directory.path().join(name);
-    let writer = TableOptions::new().page_bytes(8192).open(path("t.spt")).unwrap();
+    let writer = Table::open(path("t.spt")).unwrap();
     writer.put(b"alice", b"admin").unwrap();
     writer.backup(path("by the writer")).unwrap();
     assert_eq!(Table::open(path("by the writer")).unwrap().len(), 1);
     drop(writer);
-    let writer = TableOptions::new().page_bytes(8192).open(path("u.spt")).unwrap();
-    writer.put(b"alice", b"admin").unwrap();
-    // What a kill leaves.
-    for (from, to) in [("u.spt", left), ("u.spt-log0", "left.spt-log0")] {
-        fs::copy(path(from), path(to)).unwrap();
+    // What a kill leaves, and a power loss before the second header was written.
+    for page_bytes in [512, 8192, 65536] {
+        let writer = TableOptions::new().page_bytes(page_bytes).open(path("u.spt")).unwrap();
+        writer.put(b"alice", b"admin").unwrap();
+        for (from, to) in [("u.spt", left), ("u.spt-log0", "left.spt-log0")] {
+            fs::copy(path(from), path(to)).unwrap();
+        }
+        drop(writer);
+        fs::remove_file(path("u.spt")).unwrap();
+        let file = fs::read(path(left)).unwrap();
+        for file in [&file[..4096], &file] {
+            fs::write(path(left), file).unwrap();
+            let read = Reader::new(file).unwrap();
+            assert_eq!((read.geometry.length, read.geometry.frame_count, read.pairs().unwrap().len()), (0, 2, 0));
+            let report = splitpoint::salvage(path(left), |_| ControlFlow::Continue(())).unwrap();
+            assert!(report.log_unread && report.losses == 1, "{page_bytes}: {report:?}");
+        }
     }
-    let file = fs::read(path(left)).unwrap();
-    let read = Reader::new(&file).unwrap();
-    assert_eq!((read.geometry.length, read.geometry.frame_count, read.pairs().unwrap().len()), (0, 2, 0));
-    let report = splitpoint::salvage(path(left), |_| ControlFlow::Continue(())).unwrap();
-    assert!(report.log_unread && report.losses == 1, "{report:?}");
     // With the log and without it; each copy again, and then the copy is a table like any other.
     let options = || TableOptions::new().read_only(true);
     for (name, options, pairs) in [("all", options(), 1), ("none", options().checkpoint_only(true), 0)] {

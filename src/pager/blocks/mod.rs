@@ -69,7 +69,7 @@ use super::file::TableFile;
 use super::file::mapped_reads::MappedReads;
 use super::pool::FrameNo;
 use crate::error::{Error, Result};
-use crate::pager::file::headers::{CheckpointHeader, Entry, FIRST_CHECKPOINT, HEADER_BLOCKS};
+use crate::pager::file::headers::{CheckpointHeader, Entry, FIRST_CHECKPOINT, HEADER_BLOCKS, HEADERS_BYTES};
 use crate::pager::file::random::random_u64;
 use crate::pager::interleave;
 use behind::Behind;
@@ -202,6 +202,7 @@ impl Blocks {
         // Before the log is cut or written, which continues from this header.
         if !file.read_only {
             blocks.begin_writing(file)?;
+            file.checkpoint_bytes.fetch_max(HEADERS_BYTES, Release);
             let bytes = handle.len().map_err(|e| Error::io(&file.path, "ask the length of", e))?;
             let end = u32::try_from(bytes.div_ceil(block_bytes as u64)).unwrap_or(u32::MAX).max(header.length);
             *blocks.room() = Room::new(block_bytes, used, end, number);
@@ -382,11 +383,20 @@ impl Blocks {
     /// # Errors
     /// [`ErrorKind::DiskFull`](crate::ErrorKind) and others.
     pub(in crate::pager) fn begin_table(&self, file: &TableFile, root: &[u8]) -> Result<()> {
+        let handle = file.handle.as_ref().expect("it has a file");
+        let clear = || match handle.len()? {
+            0 => Ok(()),
+            // Of an earlier header, of which a power loss left a part: none may become a part of this one.
+            _ => handle.set_len(0).and_then(|()| handle.sync()),
+        };
+        clear().map_err(|e| Error::io(&file.path, "clear", e))?;
         // Before the header: an open that finds it relies on the name.
         file.storage.sync_names(&file.path).map_err(|e| Error::io(&file.path, "sync the directory of", e))?;
         let table = file.header(FIRST_CHECKPOINT);
         self.last().header = Some(CheckpointHeader::first(table, root));
-        self.begin_writing(file)
+        self.begin_writing(file)?;
+        file.checkpoint_bytes.fetch_max(HEADERS_BYTES, Release);
+        Ok(())
     }
 
     fn write(&self, file: &TableFile, block: u32, bytes: &[u8]) -> Result<()> {
@@ -433,11 +443,12 @@ impl Blocks {
         let bitmaps: usize = tree::level_sizes(regions, fanout).iter().sum();
         let count = dirty as usize + changed + upper + bitmaps + 2;
         let too_many = || Error::io(&file.path, "write", std::io::ErrorKind::FileTooLarge.into());
-        let fail = |e| Error::io(&file.path, "reserve disk space for a checkpoint of", e);
-        room.reserve(u32::try_from(count).map_err(|_| too_many())?, Self::make_room(file)).map_err(fail)?;
-        // Also of blocks that are free within the file, which may be longer than this process may make it.
-        let bytes = u64::from(room.end()) * file.frame_bytes as u64;
-        file.handle.as_ref().map_or(Ok(()), |handle| handle.refuse_beyond_limit(bytes)).map_err(fail)
+        let is_allowed = |blocks| {
+            let bytes = u64::from(blocks) * file.frame_bytes as u64;
+            file.handle.as_ref().map_or(Ok(()), |handle| handle.refuse_beyond_limit(bytes))
+        };
+        room.reserve_allowed(u32::try_from(count).map_err(|_| too_many())?, Self::make_room(file), is_allowed)
+            .map_err(|e| Error::io(&file.path, "reserve disk space for a checkpoint of", e))
     }
 
     /// Makes sure that the disk has room for `frames` frames that are in no block, and besides for a small checkpoint,

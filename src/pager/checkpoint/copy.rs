@@ -15,7 +15,6 @@ use crate::pager::file::headers::{CheckpointHeader, Headers};
 use crate::pager::file::held::Held;
 use crate::pager::file::{TableFile, create, names};
 use crate::pager::load::Frames;
-use crate::pager::wal::Log;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -77,9 +76,10 @@ pub(crate) fn copy_checkpoint(frames: &Frames, target: &mut Target<'_>) -> Resul
 }
 
 /// Copies what a handle shows that only reads: its checkpoint and the changes that it replayed since, with this `root`.
+/// `last_segment` is the highest number of any segment of the log that it found.
 pub(crate) fn copy_replayed(
     frames: &Frames,
-    log: Option<&Log>,
+    last_segment: u64,
     root: Vec<u8>,
     target: &mut Target<'_>,
 ) -> Result<bool> {
@@ -89,9 +89,9 @@ pub(crate) fn copy_replayed(
         Ok(())
     };
     let is_changed = |frame| frames.pool.is_dirty(frame);
-    // A log that is left beside the copy would be replayed again, if the copy had the number of the checkpoint.
-    let replayed = log.map_or(0, |log| log.last_number() + 1);
-    let header = file.header(file.sequence.load(Relaxed).max(replayed));
+    // A log that is left beside the copy would be replayed again, if the copy had the number of the checkpoint, or of a
+    // segment.
+    let header = file.header(file.sequence.load(Relaxed).max(last_segment + 1));
     target.take(Content { file, blocks, header, root, is_changed: &is_changed, read: &read })
 }
 

@@ -4,8 +4,8 @@
 //! open or create -> lock -> is it still the file of this name? -> the table in it, or an empty file that becomes one
 //! ```
 //!
-//! A file is empty until its first header is written. An empty file is a table that is not made yet: an open that may
-//! create makes it, all others fail as if it were absent.
+//! A file is empty until its first header is written. An empty file, or one with a part of that header, is a table that
+//! is not made yet: an open that may create makes it, all others fail as if it were absent.
 //!
 //! Not here: which name the table has (`names.rs`), what the file contains (`header.rs`).
 

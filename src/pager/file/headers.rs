@@ -23,6 +23,9 @@ use std::path::Path;
 /// The first blocks, which have the headers whatever their size.
 pub(crate) const HEADER_BLOCKS: u32 = 2;
 
+/// Bytes of both headers.
+pub(in crate::pager) const HEADERS_BYTES: u64 = 2 * HEADER_BYTES as u64;
+
 /// The number of a new table's checkpoint, which has no blocks. Its place is the beginning of the file. On disk.
 pub(in crate::pager) const FIRST_CHECKPOINT: u64 = 2;
 
@@ -113,7 +116,7 @@ impl CheckpointHeader {
             room: Entry::parse(&bytes[ROOM..]),
             root: bytes[ROOT_START..ROOT_START + ROOT_BYTES].to_vec(),
         };
-        // A table that was always empty has no blocks, its copy no block map.
+        // A table without a block has neither; one of which no frame has a block has no block map.
         for (what, entry, may_lack) in
             [("block map", header.map, true), ("tree of bitmaps", header.room, header.length == 0)]
         {
@@ -166,17 +169,18 @@ impl CheckpointHeader {
 }
 
 /// Whether a power loss may have left these bytes, a whole file, of the first header: nothing else is written before it
-/// is synced, and each sector of it may be zeros. Its fields are in the first sector, its checksum in the last.
+/// is synced, and each sector of it may be zeros. Its fields are in the first sector, its checksum in the last; with both
+/// it is whole or damaged.
 fn is_part_of_first(bytes: &[u8]) -> bool {
     const SECTOR_BYTES: usize = 512;
     let is_zero = |bytes: &[u8]| bytes.iter().all(|&byte| byte == 0);
     let (fields, rest) = bytes.split_at(SECTOR_BYTES.min(bytes.len()));
-    let before_sum = &rest[..rest.len().min(HEADER_BYTES - 4 - SECTOR_BYTES)];
+    let (between, sum) = rest.split_at(rest.len().min(HEADER_BYTES - 4 - SECTOR_BYTES));
     let is_first = fields.len() == SECTOR_BYTES
         && fields[..8] == MAGIC
         && u32_at(fields, 8) == FORMAT_VERSION
         && (u64_at(fields, SEQUENCE), u32_at(fields, LENGTH)) == (FIRST_CHECKPOINT, 0);
-    bytes.len() <= HEADER_BYTES && (is_first || is_zero(fields)) && is_zero(before_sum)
+    bytes.len() <= HEADER_BYTES && is_zero(between) && (is_zero(fields) || is_first && is_zero(sum))
 }
 
 fn is_whole(bytes: &[u8]) -> bool {

@@ -488,11 +488,6 @@ impl Log {
         Ok(records)
     }
 
-    /// The number of the last segment.
-    pub(in crate::pager) fn last_number(&self) -> u64 {
-        self.tail().number
-    }
-
     fn tail(&self) -> MutexGuard<'_, Tail> {
         // Nothing panics under this lock except on a broken invariant of ours.
         step();

@@ -267,6 +267,12 @@ impl Reader {
         self.replayed.records
     }
 
+    /// The highest number of any segment that was found.
+    pub(crate) fn last_segment(&self) -> u64 {
+        let current = self.current.iter().map(|current| current.segment.header.number);
+        current.chain(self.found.iter().map(|found| found.header.number)).fold(self.replayed.number, u64::max)
+    }
+
     /// The result, once [`read`](Self::read) has found the end.
     pub(super) fn replayed(mut self) -> Replayed {
         self.end_segment();

@@ -2,8 +2,9 @@
 //! an error.
 
 use crate::error::ErrorKind;
-use crate::io::simulated::{Simulated, State};
+use crate::io::simulated::{Crash, Simulated, State, Tally};
 use crate::io::{Mode, Storage};
+use crate::random::Random;
 use crate::table::{Backup, Durability, Table, TableOptions};
 use std::path::Path;
 use std::sync::Arc;
@@ -90,6 +91,23 @@ fn a_truncated_file_is_an_error_of_every_call_that_promises_its_content() {
         }
     }
     assert!(refused > 20, "{refused}");
+}
+
+#[test]
+fn a_truncation_before_the_first_checkpoint_is_an_error_of_a_sync() {
+    for (durability, opened_again) in [(Durability::Os, false), (Durability::Sync, false), (Durability::Os, true)] {
+        let mut disk = Simulated::new(State::default());
+        let mut table = options(&disk, durability).open(PATH).unwrap();
+        if opened_again {
+            table.put(b"first", b"1").unwrap();
+            disk = Simulated::new(disk.state().survivors(Crash::Kill, &mut Random::new(&[1]), &mut Tally::default()));
+            table = options(&disk, durability).open(PATH).unwrap();
+        }
+        table.put(b"key", b"value").unwrap();
+        table.sync().unwrap();
+        cut(&disk, 1);
+        assert_eq!(table.sync().unwrap_err().kind(), ErrorKind::Corrupt, "{durability:?} {opened_again}");
+    }
 }
 
 #[test]

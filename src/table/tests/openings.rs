@@ -132,10 +132,13 @@ fn a_table_that_cannot_be_made_leaves_no_file() {
         options.open(path)
     };
     let mut failed = 0;
-    for (fault, lasting) in [(Fault::Io, false), (Fault::Short, false), (Fault::NoSpace, false), (Fault::NoSpace, true)]
-    {
+    let mut empty = State::default();
+    empty.add_file(path, b"");
+    let faults = [(Fault::Io, false), (Fault::Short, false), (Fault::NoSpace, false), (Fault::NoSpace, true)];
+    let starts = [State::default(), empty];
+    for ((fault, lasting), start) in faults.iter().flat_map(|&fault| starts.iter().map(move |start| (fault, start))) {
         for at in 0.. {
-            let disk = Simulated::new(State::default());
+            let disk = Simulated::new(start.clone());
             disk.plan(Some(Plan { fault, at, lasting }));
             let opened = open(&disk);
             if disk.calls() < at {
@@ -146,7 +149,7 @@ fn a_table_that_cannot_be_made_leaves_no_file() {
                 Ok(table) => drop(table),
                 Err(e) => {
                     failed += 1;
-                    assert_eq!(disk.state().content(path), None, "{fault:?} at call {at}: {e}");
+                    assert_eq!(disk.state().content(path), start.content(path), "{fault:?} at call {at}: {e}");
                 }
             }
             assert_eq!(open(&disk).unwrap().verify().unwrap(), [], "{fault:?} at call {at}");

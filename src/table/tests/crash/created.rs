@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 fn options(disk: &Simulated, durability: Durability) -> TableOptions {
-    let mut options = TableOptions::new().page_bytes(512).seed(1).expected_len(1000).durability(durability);
+    let mut options = TableOptions::new().page_bytes(512).seed(1).durability(durability);
     options.storage = Arc::new(disk.clone());
     options.inline_checkpoints = true;
     options
@@ -36,20 +36,33 @@ fn check(left: State, durability: Durability, puts: Option<u64>) -> Result<(), S
     if content_of(&open()?, false)? == content { Ok(()) } else { Err("other pairs after a close".into()) }
 }
 
+/// No file, and a file with a part of the header of a table that was not made.
+fn starts() -> [State; 2] {
+    let disk = Simulated::new(State::default());
+    let _open = options(&disk, Durability::None).open(PATH).unwrap();
+    let mut part = disk.state().content(Path::new(PATH)).unwrap()[..4096].to_vec();
+    part[512..].fill(0);
+    let mut state = State::default();
+    state.add_file(Path::new(PATH), &part);
+    [State::default(), state]
+}
+
 #[test]
 fn a_crash_while_a_table_is_made_leaves_none_or_all_that_was_acknowledged() {
     const PUTS: u64 = 5;
     let mut random = Random::new(&[3]);
-    for durability in [Durability::None, Durability::Os, Durability::Sync] {
-        let disk = Simulated::new(State::default());
-        let table = options(&disk, durability).open(PATH).unwrap();
+    let durabilities = [Durability::None, Durability::Os, Durability::Sync];
+    let cases = durabilities.into_iter().flat_map(|durability| [0, 1000].map(|expected| (durability, expected)));
+    for ((durability, expected), start) in cases.flat_map(|case| starts().map(|start| (case, start))) {
+        let disk = Simulated::new(start.clone());
+        let table = options(&disk, durability).expected_len(expected).open(PATH).unwrap();
         let made = disk.calls();
         let mut acknowledged = Vec::new();
         for n in 0..PUTS {
             table.put(&[n as u8], b"value").unwrap();
             acknowledged.push(disk.calls());
         }
-        each_crash(&State::default(), &disk.trace(), &mut Random::new(&[1]), |call, state| {
+        each_crash(&start, &disk.trace(), &mut Random::new(&[1]), |call, state| {
             for crash in [Crash::Kill, Crash::LoseUnsynced, Crash::Mix, Crash::Mix, Crash::Mix, Crash::Mix] {
                 let left = state.survivors(crash, &mut random, &mut Tally::default());
                 let done = acknowledged.iter().filter(|&&by| by <= call).count() as u64;
@@ -100,6 +113,9 @@ fn a_small_file_that_is_no_part_of_a_first_header_is_refused() {
     assert_eq!(kind(&with(16, 1)), ErrorKind::Corrupt, "of another checkpoint");
     assert_eq!(kind(&with(28, 1)), ErrorKind::Corrupt, "of a table with blocks");
     assert_eq!(kind(&with(600, 1)), ErrorKind::Corrupt, "with a second sector that no new table has");
+    for at in [130, 300, 4093] {
+        assert_eq!(kind(&with(at, 1)), ErrorKind::Corrupt, "a whole one that is damaged at {at}");
+    }
     assert_eq!(kind(&[&zeros(7..8)[..], &[0; 4096]].concat()), ErrorKind::Corrupt, "in a longer file");
     let user = [&[0; 512][..], b"of a user", &[0; 100]].concat();
     assert_eq!(kind(&user), ErrorKind::NotATable);

@@ -155,17 +155,20 @@ fn a_change_that_no_checksum_shows_is_copied() {
 
 #[test]
 fn a_copy_of_replayed_changes_ignores_a_log_that_is_left_beside_it() {
-    let disk = Simulated::new(State::default());
-    let table = open(&disk, PATH);
-    table.put(b"key", b"a").unwrap();
-    table.checkpoint().unwrap();
-    table.append(b"key", b"b").unwrap();
-    backup(&disk).save_file(PATH, COPY).unwrap();
-    let mut state = disk.state();
-    let copied = state.content(Path::new(COPY)).unwrap().to_vec();
-    state.add_file(Path::new(PATH), &copied);
-    let found = open(&Simulated::new(state), PATH);
-    assert_eq!((found.get(b"key").unwrap().unwrap(), found.replayed()), (b"ab".to_vec(), 0));
+    for checkpoints in 0..3 {
+        let disk = Simulated::new(State::default());
+        let table = open(&disk, PATH);
+        table.append(b"key", b"a").unwrap();
+        (0..checkpoints).for_each(|_| table.checkpoint().unwrap());
+        table.append(b"key", b"b").unwrap();
+        backup(&disk).save_file(PATH, COPY).unwrap();
+        let mut state = disk.state();
+        let copied = state.content(Path::new(COPY)).unwrap().to_vec();
+        state.add_file(Path::new(PATH), &copied);
+        let found = open(&Simulated::new(state), PATH);
+        let value = found.get(b"key").unwrap().unwrap();
+        assert_eq!((value, found.replayed()), (b"ab".to_vec(), 0), "{checkpoints} checkpoints");
+    }
 }
 
 /// Bytes of all writes after the first `calls` calls.
