@@ -304,8 +304,8 @@ impl Room {
         Ok(())
     }
 
-    /// [`reserve`](Self::reserve) for a process that may not write to all blocks (`ulimit -f`): `is_allowed` is an error
-    /// for a number of blocks of which it may not write to the last.
+    /// [`reserve`](Self::reserve) for a process that may not write to all blocks (`ulimit -f`): `is_allowed` is an
+    /// error for a number of blocks of which it may not write to the last.
     pub(super) fn reserve_allowed(
         &mut self,
         count: u32,

@@ -169,8 +169,8 @@ impl CheckpointHeader {
 }
 
 /// Whether a power loss may have left these bytes, a whole file, of the first header: nothing else is written before it
-/// is synced, and each sector of it may be zeros. Its fields are in the first sector, its checksum in the last; with both
-/// it is whole or damaged.
+/// is synced, and each sector of it may be zeros. Its fields are in the first sector, its checksum in the last; with
+/// both it is whole or damaged.
 fn is_part_of_first(bytes: &[u8]) -> bool {
     const SECTOR_BYTES: usize = 512;
     let is_zero = |bytes: &[u8]| bytes.iter().all(|&byte| byte == 0);

@@ -688,8 +688,8 @@ impl Log {
         !tail.is_crowded() && self.reserved.load(Relaxed) + bytes + RESUMED_BYTES <= capacity
     }
 
-    /// Makes the file of the next segment, so that the first write after [`switch`](Self::switch) that waits for the disk
-    /// does not wait for that too. Writers continue.
+    /// Makes the file of the next segment, so that the first write after [`switch`](Self::switch) that waits for the
+    /// disk does not wait for that too. Writers continue.
     ///
     /// # Errors
     /// [`ErrorKind::DiskFull`] and [`ErrorKind::Io`]; nothing has changed.
