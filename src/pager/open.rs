@@ -136,7 +136,7 @@ impl Pager {
     /// [`ErrorKind::DiskFull`] and others.
     pub(crate) fn begin_table(&self, root: &[u8]) -> Result<()> {
         let (file, blocks) = (&self.frames.file, self.frames.blocks.as_ref());
-        blocks.map_or(Ok(()), |blocks| blocks.begin_table(file, root))?;
+        blocks.map_or(Ok(()), |blocks| blocks.begin_table(file, self.made, root))?;
         file.sequence.store(FIRST_CHECKPOINT, Release);
         file.frozen_sequence.store(FIRST_CHECKPOINT, Release);
         file.file_frames.store(file.frame_count(), Release);

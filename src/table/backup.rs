@@ -327,8 +327,10 @@ fn copy_table(table: &Table, target: &mut Target<'_>) -> Result<bool> {
         let _alone = table.gate.close()?;
         // Of the replay: they would be marked used, and belong to nothing.
         table.pager.allocator().free_kept()?;
-        let following = table.following.lock().unwrap_or_else(PoisonError::into_inner);
-        let last_segment = following.as_ref().map_or(0, Reader::last_segment);
+        let last_segment = {
+            let following = table.following.lock().unwrap_or_else(PoisonError::into_inner);
+            following.as_ref().map_or(0, Reader::last_segment)
+        };
         return copy_replayed(table.pager.frames(), last_segment, table.root(), target);
     }
     let guard = table.pager.checkpoint_lock().acquire()?;

@@ -402,3 +402,24 @@ fn what_is_replaced_keeps_its_owner_and_permissions_and_what_is_new_has_those_of
     assert_eq!(access(&place.path().join("new.spt")), of_copy);
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
 }
+
+#[test]
+fn a_reader_that_is_backed_up_may_be_asked_for_a_newer_one_meanwhile() {
+    let directory = directory();
+    let path = |name: &str| directory.path().join(name);
+    let writer = Table::open(path("t.spt")).unwrap();
+    (0..2000u32).for_each(|n| writer.put(&n.to_le_bytes(), &[7; 90]).unwrap());
+    let copies = tempfile::tempdir().unwrap();
+    for name in ["t.spt", "t.spt-log0"] {
+        fs::copy(path(name), copies.path().join(name)).unwrap();
+    }
+    let reader = TableOptions::new().read_only(true).open(copies.path().join("t.spt")).unwrap();
+    let mut asked = 0;
+    let mut backup = Backup::new().progress(|_, _| {
+        asked += u32::from(reader.newer().unwrap().is_none());
+        ControlFlow::Continue(())
+    });
+    backup.save(&reader, path("copy")).unwrap();
+    drop(backup);
+    assert!(asked > 0);
+}

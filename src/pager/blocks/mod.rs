@@ -378,18 +378,18 @@ impl Blocks {
         Ok(())
     }
 
-    /// Makes a new, empty table durable, whose file is empty.
+    /// Makes a new, empty table durable. If its file is not new, it may have a part of an earlier first header, in the
+    /// system's cache or on the disk alone.
     ///
     /// # Errors
     /// [`ErrorKind::DiskFull`](crate::ErrorKind) and others.
-    pub(in crate::pager) fn begin_table(&self, file: &TableFile, root: &[u8]) -> Result<()> {
+    pub(in crate::pager) fn begin_table(&self, file: &TableFile, is_new_file: bool, root: &[u8]) -> Result<()> {
         let handle = file.handle.as_ref().expect("it has a file");
-        let clear = || match handle.len()? {
-            0 => Ok(()),
-            // Of an earlier header, of which a power loss left a part: none may become a part of this one.
-            _ => handle.set_len(0).and_then(|()| handle.sync()),
-        };
-        clear().map_err(|e| Error::io(&file.path, "clear", e))?;
+        if !is_new_file {
+            // None of it may become a part of this one.
+            let cleared = handle.set_len(0).and_then(|()| handle.sync());
+            cleared.map_err(|e| Error::io(&file.path, "clear", e))?;
+        }
         // Before the header: an open that finds it relies on the name.
         file.storage.sync_names(&file.path).map_err(|e| Error::io(&file.path, "sync the directory of", e))?;
         let table = file.header(FIRST_CHECKPOINT);
@@ -443,12 +443,11 @@ impl Blocks {
         let bitmaps: usize = tree::level_sizes(regions, fanout).iter().sum();
         let count = dirty as usize + changed + upper + bitmaps + 2;
         let too_many = || Error::io(&file.path, "write", std::io::ErrorKind::FileTooLarge.into());
-        let is_allowed = |blocks| {
-            let bytes = u64::from(blocks) * file.frame_bytes as u64;
-            file.handle.as_ref().map_or(Ok(()), |handle| handle.refuse_beyond_limit(bytes))
-        };
-        room.reserve_allowed(u32::try_from(count).map_err(|_| too_many())?, Self::make_room(file), is_allowed)
-            .map_err(|e| Error::io(&file.path, "reserve disk space for a checkpoint of", e))
+        let fail = |e| Error::io(&file.path, "reserve disk space for a checkpoint of", e);
+        // Blocks and bitmaps are written within the file, which may be longer than this process may make it.
+        let bytes = u64::from(room.end()) * file.frame_bytes as u64;
+        file.handle.as_ref().map_or(Ok(()), |handle| handle.refuse_beyond_limit(bytes)).map_err(fail)?;
+        room.reserve(u32::try_from(count).map_err(|_| too_many())?, Self::make_room(file)).map_err(fail)
     }
 
     /// Makes sure that the disk has room for `frames` frames that are in no block, and besides for a small checkpoint,

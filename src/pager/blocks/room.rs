@@ -304,27 +304,6 @@ impl Room {
         Ok(())
     }
 
-    /// [`reserve`](Self::reserve) for a process that may not write to all blocks (`ulimit -f`): `is_allowed` is an
-    /// error for a number of blocks of which it may not write to the last.
-    pub(super) fn reserve_allowed(
-        &mut self,
-        count: u32,
-        reserve: impl Fn(u64) -> std::io::Result<()>,
-        is_allowed: impl Fn(u32) -> std::io::Result<()>,
-    ) -> std::io::Result<()> {
-        self.reserved = 0;
-        // Most files are short enough, which costs less to find out.
-        is_allowed(self.end).or_else(|_| is_allowed(self.end_of_free(count)))?;
-        self.reserve(count, reserve)
-    }
-
-    /// The end of the first `count` free blocks, or of the file if it has fewer.
-    fn end_of_free(&self, count: u32) -> u32 {
-        let next = |&block: &u32| Some(self.taken.first_absent(block + 1));
-        let free = std::iter::successors(Some(self.taken.first_absent(self.floor)), next);
-        free.take_while(|&block| block < self.end).take(count as usize).last().map_or(self.end, |block| block + 1)
-    }
-
     fn make_room(&mut self, blocks: u64, reserve: impl Fn(u64) -> std::io::Result<()>) -> std::io::Result<()> {
         let too_large = || std::io::Error::new(std::io::ErrorKind::FileTooLarge, "a file has at most 2^32 blocks");
         let end = u32::try_from(blocks).map_err(|_| too_large())?;
@@ -471,6 +450,11 @@ impl Room {
         self.floor > length && self.end == self.floor && self.reserved == 0
     }
 
+    /// The blocks of the file, taken or free.
+    pub(super) fn end(&self) -> u32 {
+        self.end
+    }
+
     /// The blocks that the file must keep.
     pub(super) fn end_taken(&self) -> u32 {
         self.taken.end_of_content(self.block_bytes)
@@ -547,25 +531,6 @@ mod tests {
             (0..3).for_each(|region| read.add_bitmap(region * 32_768, &set.bitmap(region * 32_768, 4096)));
             assert!((0..most as u32).all(|block| read.contains(block) == model.contains(&block)));
             assert_eq!(read.first_absent(0), set.first_absent(0));
-        }
-    }
-
-    #[test]
-    fn a_process_that_may_not_write_to_all_blocks_reserves_those_that_it_may_write_to() {
-        let mut taken = BlockSet::default();
-        (0..1000).filter(|block| !(10..20).contains(block)).for_each(|block| assert!(taken.insert(block)));
-        let mut room = Room::new(4096, taken, 1000, 1);
-        room.lower_floor(&[]);
-        let reserve = |room: &mut Room, count, limit| {
-            let is_allowed =
-                |blocks| if blocks <= limit { Ok(()) } else { Err(std::io::ErrorKind::FileTooLarge.into()) };
-            room.reserve_allowed(count, |blocks| is_allowed(blocks as u32), is_allowed).is_ok()
-        };
-        for (count, limit, is_allowed) in
-            [(10, 20, true), (10, 19, false), (9, 19, true), (11, 20, false), (11, 2000, true)]
-        {
-            assert_eq!(reserve(&mut room, count, limit), is_allowed, "{count} below {limit}");
-            assert_eq!(room.reserved, if is_allowed { count } else { 0 });
         }
     }
 

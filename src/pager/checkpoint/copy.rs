@@ -76,7 +76,7 @@ pub(crate) fn copy_checkpoint(frames: &Frames, target: &mut Target<'_>) -> Resul
 }
 
 /// Copies what a handle shows that only reads: its checkpoint and the changes that it replayed since, with this `root`.
-/// `last_segment` is the highest number of any segment of the log that it found.
+/// `last_segment` is the highest number of any segment of the log that it found, 0 if it found none.
 pub(crate) fn copy_replayed(
     frames: &Frames,
     last_segment: u64,
@@ -90,8 +90,10 @@ pub(crate) fn copy_replayed(
     };
     let is_changed = |frame| frames.pool.is_dirty(frame);
     // A log that is left beside the copy would be replayed again, if the copy had the number of the checkpoint, or of a
-    // segment.
-    let header = file.header(file.sequence.load(Relaxed).max(last_segment + 1));
+    // segment, or one that the writer takes later.
+    const GAP: u64 = 1 << 32;
+    let checkpoint = file.sequence.load(Relaxed);
+    let header = file.header(if last_segment == 0 { checkpoint } else { checkpoint.max(last_segment) + GAP });
     target.take(Content { file, blocks, header, root, is_changed: &is_changed, read: &read })
 }
 

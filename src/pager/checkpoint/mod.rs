@@ -127,11 +127,7 @@ impl Checkpointer<'_> {
         // Most of them, for up to 8 ms: only writers that allocate or free wait. The freeze, for which all wait, frees
         // the rest.
         self.allocator.free_kept()?;
-        self.reserve_blocks(self.allocator.maps_of_kept())?;
-        if !self.closing.load(Relaxed) {
-            self.log.map_or(Ok(()), Log::make_next_ready).map_err(Error::before_checkpoint)?;
-        }
-        Ok(())
+        self.reserve_blocks(self.allocator.maps_of_kept())
     }
 
     /// Reserves blocks for the frames that are dirty now and for `waiting` additional map frames, at most one of each

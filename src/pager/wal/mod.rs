@@ -688,21 +688,6 @@ impl Log {
         !tail.is_crowded() && self.reserved.load(Relaxed) + bytes + RESUMED_BYTES <= capacity
     }
 
-    /// Makes the file of the next segment, so that the first write after [`switch`](Self::switch) that waits for the
-    /// disk does not wait for that too. Writers continue.
-    ///
-    /// # Errors
-    /// [`ErrorKind::DiskFull`] and [`ErrorKind::Io`]; nothing has changed.
-    pub(crate) fn make_next_ready(&self) -> Result<()> {
-        let slot = {
-            let tail = self.tail();
-            tail.segment.as_ref().filter(|_| self.waits()).and_then(|_| tail.free_slots().next())
-        };
-        let Some(slot) = slot else { return Ok(()) };
-        self.refuse_if_moved()?;
-        Segment::make_ready(self.storage.as_ref(), &self.table, self.file.as_ref(), self.table_id, slot)
-    }
-
     /// Ends the current segment: later records go to the next one, which has room for a record of `bytes`. The caller
     /// keeps writers out. Returns the number for a checkpoint of the current state.
     ///

@@ -227,30 +227,6 @@ impl Segment {
         Ok(Some(segment))
     }
 
-    /// Makes the file of a slot that this table does not need so long that a segment begins, and is synced first,
-    /// without a change to the file system's metadata.
-    pub(super) fn make_ready(
-        storage: &dyn Storage,
-        table: &Path,
-        like: &dyn File,
-        table_id: u64,
-        slot: u8,
-    ) -> Result<()> {
-        // For the first records, see `Log::reserve_slow`.
-        const BYTES: u64 = RECORDS_START + (2 << 16);
-        let path = slot_path(table, slot);
-        let fail = |e| Error::io(&path, "create the log segment", e);
-        let Some(file) = open_locked(storage, &path, PRIVATE).map_err(fail)? else { return Ok(()) };
-        let len = file.len().map_err(fail)?;
-        if len >= BYTES || names_another(&path, file.as_ref(), table_id)? {
-            return Ok(());
-        }
-        take_access_of(file.as_ref(), like).map_err(|e| Error::io(&path, "set the owner and permissions of", e))?;
-        file.write_zeros(len, BYTES).map_err(|e| Error::io(&path, "reserve disk space for", e))?;
-        file.sync().map_err(|e| Error::io(&path, "sync", e))?;
-        storage.sync_names(&path).map_err(|e| Error::io(&path, "sync the directory of", e))
-    }
-
     /// Continues a replayed segment.
     pub(super) fn resume(storage: &dyn Storage, table: &Path, header: SegmentHeader, shape: Shape) -> Result<Segment> {
         let path = slot_path(table, shape.slot);

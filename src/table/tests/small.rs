@@ -59,25 +59,3 @@ fn a_small_table_makes_few_files_and_syncs() {
         assert!(counts.bytes < bytes_max * payload, "{durability:?}: {} bytes for {payload}", counts.bytes);
     }
 }
-
-/// What a synced put waits for after the freeze of a checkpoint: a header, a record and a sync.
-#[test]
-fn the_first_synced_put_after_a_freeze_makes_no_file() {
-    let disk = Simulated::new(State::default());
-    let mut options = TableOptions::new().seed(1).durability(Durability::Sync);
-    options.storage = Arc::new(disk.clone());
-    let table: Table = options.open(PATH).unwrap();
-    table.put(b"first", b"1").unwrap();
-    let guard = table.pager.checkpoint_lock().acquire().unwrap().hold_long();
-    table.pager.checkpointer().reserve_checkpoint().unwrap();
-    let before = counts(&disk);
-    let frozen = table.freeze_frames(0).unwrap();
-    table.put(b"second", b"2").unwrap();
-    let after = counts(&disk);
-    assert_eq!((after.files_made, before.files_made), (3, 3));
-    assert!(after.bytes - before.bytes < 1000, "{} bytes", after.bytes - before.bytes);
-    table.pager.checkpointer().write_frozen(frozen).unwrap();
-    drop(guard);
-    table.close().unwrap();
-    assert_eq!(counts(&disk).files_removed, 2, "both segments of the log");
-}

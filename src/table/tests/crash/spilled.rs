@@ -71,7 +71,7 @@ fn crash(every: u64, start: &State, expected: u64) -> Result<(), String> {
     assert!([0, REOPENED].contains(&before));
     change_to(&table, before..SYNCED);
     let filled = (disk.calls(), table.counters());
-    assert_eq!(filled.1.checkpoints, 0, "a table spills, without a checkpoint");
+    assert_eq!(filled.1.checkpoints, u64::from(expected > 0), "a table spills, without a checkpoint");
     assert!(filled.1.memory_bytes < 75 * 4096 && filled.1.frames_written > 100, "{:?}", filled.1);
     table.sync().unwrap();
     let synced = disk.calls();

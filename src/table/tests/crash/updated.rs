@@ -162,12 +162,19 @@ fn a_copy_of_replayed_changes_ignores_a_log_that_is_left_beside_it() {
         (0..checkpoints).for_each(|_| table.checkpoint().unwrap());
         table.append(b"key", b"b").unwrap();
         backup(&disk).save_file(PATH, COPY).unwrap();
-        let mut state = disk.state();
-        let copied = state.content(Path::new(COPY)).unwrap().to_vec();
-        state.add_file(Path::new(PATH), &copied);
-        let found = open(&Simulated::new(state), PATH);
-        let value = found.get(b"key").unwrap().unwrap();
-        assert_eq!((value, found.replayed()), (b"ab".to_vec(), 0), "{checkpoints} checkpoints");
+        // Also of a writer that goes on.
+        for later in 0..3 {
+            let mut state = disk.state();
+            let copied = state.content(Path::new(COPY)).unwrap().to_vec();
+            state.add_file(Path::new(PATH), &copied);
+            let found = open(&Simulated::new(state), PATH);
+            let value = found.get(b"key").unwrap().unwrap();
+            assert_eq!((value, found.replayed()), (b"ab".to_vec(), 0), "{checkpoints} checkpoints, {later} later");
+            drop(found);
+            table.append(b"key", b"c").unwrap();
+            table.freeze_frames(0).map(|frozen| table.pager.checkpointer().write_frozen(frozen)).unwrap().unwrap();
+            table.append(b"key", b"d").unwrap();
+        }
     }
 }
 
