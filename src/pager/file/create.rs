@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A file is empty until its first header is written. An empty file, or one with a part of that header, is a table that
-//! is not made yet: an open that may create makes it ([`Create::Always`] only in an empty one), all others fail as if it
-//! were absent.
+//! is not made yet: an open that may create makes it ([`Create::Always`] only in an empty one), all others fail as if
+//! it were absent.
 //!
 //! Not here: which name the table has (`names.rs`), what the file contains (`header.rs`).
 
