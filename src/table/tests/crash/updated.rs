@@ -162,7 +162,7 @@ fn a_copy_of_replayed_changes_ignores_a_log_that_is_left_beside_it() {
         (0..checkpoints).for_each(|_| table.checkpoint().unwrap());
         table.append(b"key", b"b").unwrap();
         backup(&disk).save_file(PATH, COPY).unwrap();
-        // Also of a writer that goes on.
+        // Also the segments that its writer begins later.
         for later in 0..3 {
             let mut state = disk.state();
             let copied = state.content(Path::new(COPY)).unwrap().to_vec();
