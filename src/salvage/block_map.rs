@@ -149,11 +149,8 @@ impl BlockMap {
         (map.checkpoint, map.is_current) = (header.table.sequence, is_current);
         map.frame_count = header.table.frame_count;
         let count = map.frame_count.div_ceil(map.fanout);
-        if header.map.is_none() && count <= 1 {
-            map.leaves = vec![Leaf::Absent; count as usize];
-            return map;
-        }
-        if count > blocks.block_count {
+        // A new table has a leaf, which is absent, and may be shorter than a block.
+        if count > blocks.block_count.max(1) {
             // Even without frames, the leaves do not fit into the file.
             map.leaves = vec![Leaf::Lost; blocks.block_count as usize];
             map.frame_count = blocks.block_count * map.fanout;

@@ -305,7 +305,10 @@ impl Blocks {
     ) -> Result<bool> {
         let entry = self.map.entry(file, frame)?;
         let Some(handle) = file.handle.as_ref().filter(|_| !entry.is_none()) else {
-            return Ok(frame == 0 && fill_first(bytes));
+            if frame == 0 {
+                fill_first(bytes);
+            }
+            return Ok(frame == 0);
         };
         if self.behind.read(entry.block, bytes) {
             return check(file, frame, entry, bytes).map(|()| true);
@@ -713,11 +716,10 @@ fn leaves_max(cache_frames: u64) -> usize {
 
 /// Fills `bytes` with the first frame of a new table: the map frame in which it and the one of the first buckets are
 /// used. On disk.
-fn fill_first(bytes: &mut [u8]) -> bool {
+fn fill_first(bytes: &mut [u8]) {
     const USED_BYTES: usize = 2 * 8;
     bytes.fill(0);
     bytes[..USED_BYTES].fill(0xFF);
-    true
 }
 
 /// Entries of the live overlay take a 128th of what their frames would.
