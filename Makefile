@@ -1,4 +1,4 @@
-# make run      builds the program and takes the tour: real data in, out, timed and compared
+# make run      the tour: real data in and out of a table, timed and compared; a minute to compile what it needs
 # make test     everything: format, lints, all tests, documentation, examples
 # make test-python  the Python package: wheel, tests and types, in virtual environments of its own; PYTHON=python3.12
 # make test-spark   the Spark data source on a cluster of two worker processes; needs Java 17, installs PySpark (450 MB)
@@ -72,6 +72,8 @@ MUTANTS =
 SEED =
 FS =
 REPLAY =
+# All crates, and the program with what is optional: the selection of all tests, so that cargo compiles each crate once.
+ALL = --workspace --features splitpoint-cli/full
 # The crates that are published.
 PUBLISHED = -p splitpoint -p splitpoint-capi -p splitpoint-lab -p splitpoint-server -p splitpoint-cli
 # Oldest Rust that builds the workspace; rust-version in Cargo.toml says the same (tests/it/tidy.rs compares).
@@ -80,9 +82,10 @@ RUST_MIN = 1.89
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
-# The first time it compiles for minutes, and shows that.
+# The first time it compiles for a minute, and shows that.
 run: tools
-	$(CARGO) run --release --locked --package splitpoint-cli -- tour
+	@echo 'Compiles the library, and the measurements with the tour; not the program (cargo install --locked --path crates/cli).'
+	$(CARGO) run --release --locked --package splitpoint-bench -- tour
 
 test: tools
 	@CARGO='$(CARGO)' MAKE='$(MAKE)' .ci/stages fmt lint databases unit doc examples test-c test-python test-spark test-server \
@@ -98,7 +101,7 @@ test-spark: tools
 	@CARGO="$(CARGO)" python/run-spark-tests
 
 slow: tools
-	$(CARGO) test --workspace --locked --release -- --ignored
+	$(CARGO) test $(ALL) --locked --release -- --ignored
 	@$(MAKE) mutants MUTANTS='--sample 5'
 	@$(MAKE) power SECONDS=60
 	@$(MAKE) faults SECONDS=60
@@ -119,7 +122,7 @@ test-server-programs: tools
 # Two cores, quiet; each side has one of its own.
 bench-server: tools
 	@command -v python3 >/dev/null 2>&1 || { echo 'python3 is missing. Install it: apt install python3'; exit 1; } >&2
-	@SPLITPOINT=$$(CARGO='$(CARGO)' .ci/built --release --locked --package splitpoint-cli) && \
+	@SPLITPOINT=$$(CARGO='$(CARGO)' $(PROGRAM)) && \
 	    SERVER_LOAD=$$(CARGO='$(CARGO)' .ci/built --release --locked --package splitpoint-bench --bin server_load) && \
 	    export SERVER_LOAD && SPLITPOINT_SERVE="$$SPLITPOINT serve" crates/server/benchmarks/measure.py $(BENCH)
 
@@ -243,7 +246,7 @@ bench-full: tools peers
 
 # The workloads in their form `report`, the kernel study, the server's appends and stores with transactions.
 report: tools peers
-	@SPLITPOINT=$$(CARGO='$(CARGO)' .ci/built --release --locked --package splitpoint-cli) && \
+	@SPLITPOINT=$$(CARGO='$(CARGO)' $(PROGRAM)) && \
 	    SERVER_LOAD=$$(CARGO='$(CARGO)' .ci/built --release --locked --package splitpoint-bench --bin server_load) && \
 	    export SPLITPOINT SERVER_LOAD && SPLITPOINT_SERVE="$$SPLITPOINT serve" $(MEASURE) report --run
 
@@ -276,15 +279,16 @@ fmt: tools
 
 lint: tools
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then \
-	    echo 'cargo clippy'; $(CARGO) clippy --workspace --all-targets --features splitpoint/log,splitpoint/serde --locked -- -D warnings && \
+	    echo 'cargo clippy'; $(CARGO) clippy $(ALL),splitpoint/log,splitpoint/serde --all-targets --locked -- -D warnings && \
+	        $(CARGO) clippy --package splitpoint-cli --locked -- -D warnings && \
 	        $(CARGO) clippy --manifest-path python/Cargo.toml --target-dir '$(BUILT)/python' --locked -- -D warnings; \
 	else \
 	    echo 'SKIPPED: lints, as this Rust has no clippy (rustup component add clippy)'; test -z "$$CI"; \
 	fi
 
 unit: tools
-	$(CARGO) test --workspace --locked
-	$(CARGO) test --workspace --locked --features splitpoint/log,splitpoint/serde --test events --test json
+	$(CARGO) test $(ALL) --locked
+	$(CARGO) test $(ALL),splitpoint/log,splitpoint/serde --locked --test events --test json
 
 # Programs to start from; each checks its own results.
 examples: tools
@@ -307,7 +311,7 @@ c-library: tools
 	@mkdir -p '$(C_OUT)/include' '$(C_OUT)/lib/pkgconfig' '$(C_OUT)/lib/cmake/splitpoint' '$(C_OUT)/share/man/man3'
 	@cp crates/capi/include/splitpoint.h crates/capi/include/splitpoint.hpp '$(C_OUT)/include/'
 	@set -e; out='$(C_OUT)'; \
-	built=$$(CARGO='$(CARGO)' .ci/built --release --quiet --locked --package splitpoint-capi); \
+	built=$$(CARGO='$(CARGO)' .ci/built --profile packaged --quiet --locked --package splitpoint-capi); \
 	shared=$$(echo "$$built" | grep '/libsplitpoint_c\.so$$'); static=$$(echo "$$built" | grep '/libsplitpoint_c\.a$$'); \
 	cp "$$shared" "$$out/lib/libsplitpoint.so.$(VERSION)"; \
 	ln -sf libsplitpoint.so.$(VERSION) "$$out/lib/libsplitpoint.so.0"; \
@@ -333,7 +337,7 @@ PREFIX = /usr/local
 INSTALLED = share/splitpoint/installed
 UNITS = lib/systemd/system
 # What builds the program and prints where it is. The tests take the one that they have anyway.
-PROGRAM = .ci/built --release --quiet --locked --package splitpoint-cli
+PROGRAM = .ci/built --profile packaged --quiet --locked --package splitpoint-cli --features full
 
 install: $(STAGE)
 	@mkdir -p '$(C_OUT)/bin' '$(C_OUT)/$(UNITS)' '$(C_OUT)/share/splitpoint'
@@ -385,7 +389,7 @@ test-static: static
 deb: tools
 	@command -v dpkg-shlibdeps >/dev/null 2>&1 || { echo 'dpkg-dev is missing. Install it: apt install dpkg-dev'; exit 1; } >&2
 	@rm -rf '$(DIST)/staged' && $(MAKE) install DESTDIR='$(DIST)/staged' PREFIX=/usr
-	@packaging/licences splitpoint-cli $$(rustc --print host-tuple) >'$(DIST)/staged/THIRD-PARTY.txt'
+	@packaging/licences splitpoint-cli $$(rustc --print host-tuple) --features splitpoint-cli/full >'$(DIST)/staged/THIRD-PARTY.txt'
 	@packaging/deb '$(DIST)/staged' '$(DIST)'; status=$$?; rm -rf '$(DIST)/staged'; exit $$status
 
 test-deb: deb
@@ -410,7 +414,7 @@ deny: tools
 	if $(CARGO) deny --locked fetch db >/dev/null 2>&1; then checks="$$checks advisories"; \
 	else echo 'SKIPPED: advisories, as their database cannot be fetched'; test -z "$$CI"; fi && \
 	echo "cargo deny check $$checks" && \
-	$(CARGO) deny --locked --workspace --exclude-dev --exclude-unpublished --config deny.toml check --hide-inclusion-graph $$checks && \
+	$(CARGO) deny --locked $(ALL) --exclude-dev --exclude-unpublished --config deny.toml check --hide-inclusion-graph $$checks && \
 	$(CARGO) deny --locked --manifest-path python/Cargo.toml --exclude-dev --config deny.toml check --hide-inclusion-graph $$checks
 
 # The library's public interface against that of the last release; WRITE=--write replaces the list.
@@ -422,10 +426,10 @@ api: tools
 oldest: tools
 	@rustup toolchain install $(RUST_MIN) --profile minimal 2>/dev/null || rustc +$(RUST_MIN) --version >/dev/null 2>&1 || { \
 	    echo 'SKIPPED: the oldest Rust, $(RUST_MIN), which cannot be installed'; test -z "$$CI"; exit; }; \
-	for manifest in Cargo.toml python/Cargo.toml; do \
-	    echo "cargo +$(RUST_MIN) check --manifest-path $$manifest"; \
+	for crates in '$(ALL)' '--manifest-path python/Cargo.toml'; do \
+	    echo "cargo +$(RUST_MIN) check $$crates"; \
 	    CARGO_TARGET_DIR='$(BUILT)/oldest' RUSTFLAGS='-D warnings' \
-	        cargo +$(RUST_MIN) check --quiet --locked --workspace --tests --manifest-path $$manifest || exit 1; \
+	        cargo +$(RUST_MIN) check --quiet --locked --tests $$crates || exit 1; \
 	done
 
 # One site of the documentation: target/dist/site/index.html.
@@ -470,7 +474,7 @@ uplot:
 	@crates/cli/src/cmd/lab/page/assets/fetch $(UPLOT)
 
 doc: tools
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --document-private-items --locked
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc $(ALL) --no-deps --document-private-items --locked
 
 tools:
 	@command -v $(CARGO) >/dev/null 2>&1 || { \

@@ -379,6 +379,25 @@ fn the_makefile_asks_for_the_rust_that_cargo_asks_for() {
     assert_eq!(quoted(&read("Makefile"), "RUST_MIN"), quoted(&read("Cargo.toml"), "rust-version"));
 }
 
+/// Most crates that `cargo install --path crates/cli` compiles on Linux; their Cargo.toml says why each is there.
+const PROGRAM_CRATES_MAX: usize = 185;
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_program_by_default_needs_few_crates() {
+    let tree = Command::new(env!("CARGO"))
+        .args(["tree", "--locked", "--offline", "--package", "splitpoint-cli", "--edges", "normal,build"])
+        .args(["--prefix", "none", "--format", "{p}"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs this test");
+    assert!(tree.status.success(), "cargo tree: {}", String::from_utf8_lossy(&tree.stderr));
+    let tree = String::from_utf8(tree.stdout).expect("UTF-8 names");
+    let crates: BTreeSet<&str> = tree.lines().map(|line| line.trim_end_matches(" (*)")).collect();
+    assert!(crates.iter().any(|name| name.starts_with("splitpoint-server ")), "{tree}");
+    assert!(crates.len() <= PROGRAM_CRATES_MAX, "{} crates; make the new ones optional, or say why", crates.len());
+}
+
 /// Returns the targets of each `make` in a document's code or a workflow's steps, with the line.
 fn targets_named(file: &File) -> Vec<(usize, String)> {
     let mut named = Vec::new();

@@ -3,7 +3,7 @@
 //! `workload.rs` reads `workloads/*.toml`. `run.rs` runs each case in a process (`one`), which applies the load
 //! (`loads/`) to a store (`engine.rs`, `engines/`) with inputs generated piece by piece (`input.rs`, `stream.rs`), and
 //! prints rows (`row.rs`). `results.rs` writes the rows as CSV; `report/` makes tables and plots. `durability.rs`,
-//! `lookups.rs`, `writers.rs` and `transactions/` need threads or clocks of their own.
+//! `lookups.rs`, `writers.rs` and `transactions/` need threads or clocks of their own. `make run` runs `tour/`.
 //!
 //! Method and results: docs/benchmarks.md.
 
@@ -23,6 +23,7 @@ mod results;
 mod row;
 mod run;
 mod stream;
+mod tour;
 mod transactions;
 mod workload;
 mod writers;
@@ -46,6 +47,15 @@ struct Program {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Store and read an English dictionary, compared with the paper's figures: under half a minute
+    Tour {
+        /// Runs of each test
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+        runs: u32,
+        /// Pairs of the growing table at the end
+        #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+        pairs: u64,
+    },
     /// Run workloads and write their results
     Run(Run),
     /// Run one case once in this process and print its figures as lines of JSON; also for a profiler
@@ -202,6 +212,7 @@ struct Threads {
 
 fn main() -> ExitCode {
     let outcome = match Program::parse().command {
+        Command::Tour { runs, pairs } => tour::run(runs, pairs),
         Command::Run(run) => run.plan().run(),
         Command::One(one) => one.run(),
         Command::Report { run, parts, results, form } => {

@@ -33,7 +33,6 @@ use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
-  splitpoint tour                            a demonstration on English words
   splitpoint load users.spt users.tsv        key TAB value, one pair a line
   splitpoint load log.spt log.jsonl.gz --key id   other fields become the value
   splitpoint get users.spt alice

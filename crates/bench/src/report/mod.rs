@@ -215,7 +215,7 @@ fn cell(metric: &str, value: f64) -> String {
 }
 
 /// Formats a whole number with thousands separators.
-fn grouped(value: f64) -> String {
+pub fn grouped(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {

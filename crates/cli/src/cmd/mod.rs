@@ -32,7 +32,6 @@ mod shell;
 mod stat;
 mod store;
 mod thaw;
-mod tour;
 mod typed_copy;
 mod watch;
 mod write_tree;
@@ -49,7 +48,6 @@ pub const TABLE_SUFFIXES: [&str; 9] = ["", "-log0", "-log1", "-log2", "-log3", "
 /// In the order in which users encounter them.
 #[derive(clap::Subcommand)]
 pub enum Command {
-    Tour(tour::Tour),
     Load(load::Load),
     Dump(dump::Dump),
     Get(get::Get),
@@ -74,6 +72,13 @@ pub enum Command {
     Serve(Box<serve::Serve>),
     #[cfg(feature = "lab")]
     Lab(lab::Lab),
+    /// Study hash functions and tables, in a build that has the commands
+    #[cfg(not(feature = "lab"))]
+    #[command(hide = true, disable_help_flag = true)]
+    Lab {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+        _arguments: Vec<std::ffi::OsString>,
+    },
     Completions(manual::Completions),
     Man(manual::ManPages),
 }
@@ -82,7 +87,6 @@ impl Command {
     /// `program` is the declaration of all commands, for those that print it.
     pub fn run(self, program: fn() -> clap::Command) -> Result<()> {
         match self {
-            Self::Tour(tour) => tour.run(),
             Self::Load(load) => load.run(),
             Self::Dump(dump) => dump.run(),
             Self::Get(get) => get.run(),
@@ -107,6 +111,10 @@ impl Command {
             Self::Serve(serve) => serve.run(),
             #[cfg(feature = "lab")]
             Self::Lab(lab) => lab.run(),
+            #[cfg(not(feature = "lab"))]
+            Self::Lab { .. } => {
+                Err(Failure::usage("this program was built without the lab; rebuild it with `--features lab`"))
+            }
             Self::Completions(completions) => completions.run(program()),
             Self::Man(pages) => pages.run(program()),
         }

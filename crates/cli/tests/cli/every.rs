@@ -15,7 +15,6 @@ pub struct Case {
 
 #[rustfmt::skip]
 pub const CASES: &[Case] = &[
-    Case { good: "tour --runs 1 --pairs 1000", bad: "tour --runs x" },
     Case { good: "load n.spt rows.tsv", bad: "load n.spt t.spd absent" },
     Case { good: "dump t.spt", bad: "dump rows.tsv" },
     Case { good: "get t.spt key1", bad: "get rows.tsv key1" },
@@ -229,7 +228,7 @@ fn tables_are_compared_where_no_temporary_file_can_be_made() {
 
 /// Commands that open no table.
 const WITHOUT_TABLES: &[&str] =
-    &["tour", "dict reindex", "dict diff", "lab hash", "lab schemes", "lab kernel", "completions", "man"];
+    &["dict reindex", "dict diff", "lab hash", "lab schemes", "lab kernel", "completions", "man"];
 
 #[test]
 fn every_command_that_opens_a_table_has_a_limit_of_its_memory() {

@@ -10,7 +10,6 @@ use std::path::Path;
 
 /// Text of examples that a test replaces: paths of another machine, and numbers that would take long.
 const CHANGED: &[(&str, &str)] = &[
-    ("splitpoint tour", "splitpoint tour --runs 1 --pairs 1000"),
     ("splitpoint lab hash", "splitpoint lab hash --no-speed"),
     ("splitpoint lab kernel", "splitpoint lab kernel --runs 1"),
     ("splitpoint lab tune", "splitpoint lab tune --time 1"),

@@ -27,7 +27,6 @@ const fn work(line: &'static str, before: &'static [&'static str], kept: &'stati
 
 /// Commands that need the processor.
 const WORKING: &[Work] = &[
-    work("tour --runs 1000", &[], &[]),
     work("load n.spt ../rows.tsv", &[], &["n.spt"]),
     work("load n.spt ../rows.tsv --durability os", &[], &["n.spt"]),
     work("load big.spt ../rows.tsv --duplicates append", &["big.spt"], &["big.spt"]),

@@ -108,7 +108,6 @@ fn every_json_field_is_documented_and_every_documented_one_is_printed() {
         dict build: dict reindex d.spd r.spd --index chunk
         stat, of a dictionary: stat r.spd
         check: dict check d.spd
-        tour: tour --runs 1 --pairs 1000
         lab hash: lab hash rows.tsv
         lab schemes: lab schemes rows.tsv --points 2
         lab tune: lab tune other.tsv --time 1

@@ -6,7 +6,7 @@
 use splitpoint::TableOptions;
 
 /// Keys of the paper's dictionary, each with its number for a value.
-pub const WORDS: usize = 24_474;
+pub const WORDS: u64 = 24_474;
 
 /// "In these tests, we use a bucket size of 1024 and a fill factor of 32."
 pub fn disk_options() -> TableOptions {
