@@ -10,10 +10,10 @@
 //! the key space it is undefined ([`Refusal::leaves_undefined`]).
 
 use super::call::{Call, Outcome, Refusal};
-use crate::keyspace::fields::FieldsMut;
-use crate::keyspace::list::ListMut;
-use crate::keyspace::sorted::SortedSetMut;
-use crate::keyspace::stream::StreamMut;
+use crate::keyspace::collections::fields::FieldsMut;
+use crate::keyspace::collections::list::ListMut;
+use crate::keyspace::collections::sorted::SortedSetMut;
+use crate::keyspace::collections::stream::StreamMut;
 use crate::keyspace::{Kind, PairsMut, Result, SpaceError};
 
 /// A command on a collection.

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::blocked::Wanted;
 use crate::clients::Subscription;
-use crate::keyspace::list::End;
+use crate::keyspace::collections::list::End;
 use crate::keyspace::{Exclusive, KeySpace, Kind};
 use std::sync::atomic::Ordering::*;
 

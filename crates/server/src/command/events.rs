@@ -6,7 +6,7 @@ use super::number::parse_integer;
 use super::sorted_sets::Extreme;
 use super::spec::Id;
 use crate::blocked::Wanted;
-use crate::keyspace::list::End;
+use crate::keyspace::collections::list::End;
 use crate::keyspace::{Change, Exclusive, Happened};
 use crate::notices::{After, Events, Notices};
 

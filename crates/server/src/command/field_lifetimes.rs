@@ -1,8 +1,9 @@
 //! Lifetimes of the fields of hashes: HEXPIRE and its family, and HGETEX, HSETEX, HGETDEL. How they are stored:
-//! `keyspace/fields.rs`.
+//! `keyspace/collections/fields.rs`.
 //!
 //! Redis 7.4 introduced HEXPIRE and its family, Redis 8.0 the other three. Replies and errors are the same as in Redis
-//! 8.2. Each command names its keyspace events itself. Not here: the sweep of expired fields (`keyspace/sweep.rs`).
+//! 8.2. Each command names its keyspace events itself. Not here: the sweep of expired fields
+//! (`keyspace/upkeep/sweep.rs`).
 
 use super::call::{Args, Call, Outcome, REPLY_TOO_LONG, Refusal, Turn};
 use super::hashes::{open, open_mut};
@@ -10,7 +11,7 @@ use super::lifetime::{MILLISECONDS, SECONDS, UNIX_MILLISECONDS, UNIX_SECONDS, Un
 use super::number::parse_integer;
 use super::reply;
 use super::strings::integer;
-use crate::keyspace::fields::{EXPIRY_MAX, Expiry, FieldsMut};
+use crate::keyspace::collections::fields::{EXPIRY_MAX, Expiry, FieldsMut};
 use crate::keyspace::{Exclusive, PairsMut};
 
 /// Replies for a field.

@@ -13,7 +13,7 @@ use super::geohash::{Position, Shape};
 use super::reply;
 use super::sorted_sets::{Adding, add_all, store_at};
 use super::strings::integer;
-use crate::keyspace::sorted::{Element, SortedSet};
+use crate::keyspace::collections::sorted::{Element, SortedSet};
 use crate::keyspace::{Exclusive, Pairs};
 
 /// Parses longitude and latitude from the argument at `index` on.

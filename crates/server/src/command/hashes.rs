@@ -1,4 +1,4 @@
-//! Commands on hashes. How they are stored: `keyspace/fields.rs`.
+//! Commands on hashes. How they are stored: `keyspace/collections/fields.rs`.
 
 use super::call::{Args, Call, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, Turn};
 use super::collection::Collection;
@@ -7,8 +7,8 @@ use super::number::{Decimal, parse_integer};
 use super::pattern::matches;
 use super::reply::{self, Version};
 use super::strings::integer;
-use crate::keyspace::fields::{Expiry, Field, Fields, FieldsMut};
-use crate::keyspace::sorted::{Element, SortedSet};
+use crate::keyspace::collections::fields::{Expiry, Field, Fields, FieldsMut};
+use crate::keyspace::collections::sorted::{Element, SortedSet};
 use crate::keyspace::{self, Kind, PairsMut, damaged};
 use std::collections::HashSet;
 
@@ -381,7 +381,7 @@ pub(super) fn choose<C: Drawn>(
             return Err(REPLY_TOO_LONG.into());
         }
         while chosen.len() as u64 > wanted {
-            let index = crate::keyspace::fields::below(turn.space().random(), chosen.len() as u64);
+            let index = crate::keyspace::collections::fields::below(turn.space().random(), chosen.len() as u64);
             chosen.swap_remove(index as usize); // below the length
         }
         return Ok(chosen);

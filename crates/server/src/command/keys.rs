@@ -5,8 +5,8 @@ use super::number::parse_integer;
 use super::pattern::matches;
 use super::reply;
 use super::strings::integer;
-use crate::keyspace::fields::Fields;
-use crate::keyspace::sorted::SortedSet;
+use crate::keyspace::collections::fields::Fields;
+use crate::keyspace::collections::sorted::SortedSet;
 use crate::keyspace::{DATABASE_COUNT, Exclusive, KeySpace, Kind, now_ms};
 use std::collections::HashSet;
 

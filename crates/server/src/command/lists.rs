@@ -1,4 +1,6 @@
-//! Commands on lists, except for the ones that wait (`blocking.rs`). How lists are stored: `keyspace/list.rs`.
+//! Commands on lists, except for the ones that wait (`blocking.rs`).
+//!
+//! How lists are stored: `keyspace/collections/list.rs`.
 
 use super::call::{Args, Call, NO_SUCH_KEY, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, Turn};
 use super::collection::Collection;
@@ -6,7 +8,7 @@ use super::number::parse_integer;
 use super::reply;
 use super::sets::positive;
 use super::strings::integer;
-use crate::keyspace::list::{End, List, ListMut};
+use crate::keyspace::collections::list::{End, List, ListMut};
 use crate::keyspace::{self, Exclusive, PairsMut};
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Commands on sets. How they are stored: `keyspace/fields.rs`.
+//! Commands on sets. How they are stored: `keyspace/collections/fields.rs`.
 
 use super::call::{Args, Call, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, Turn};
 use super::collection::Collection;
@@ -6,7 +6,7 @@ use super::hashes::choose;
 use super::number::parse_integer;
 use super::reply;
 use super::strings::integer;
-use crate::keyspace::fields::{Fields, FieldsMut};
+use crate::keyspace::collections::fields::{Fields, FieldsMut};
 use crate::keyspace::{self, Exclusive, Kind, Pairs, PairsMut, damaged};
 use std::collections::HashSet;
 

@@ -7,8 +7,8 @@ use super::double::parse_score;
 use super::reply;
 use super::sets::{Operation, limit_of};
 use super::sorted_sets::{elements, key_count, store};
-use crate::keyspace::fields::Fields;
-use crate::keyspace::sorted::{Element, SortedSet, compare};
+use crate::keyspace::collections::fields::Fields;
+use crate::keyspace::collections::sorted::{Element, SortedSet, compare};
 use crate::keyspace::{self, Exclusive, Kind, Pairs, SpaceError};
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Commands on one sorted set, and ZRANGESTORE. How they are stored: `keyspace/sorted.rs`.
+//! Commands on one sorted set, and ZRANGESTORE. How they are stored: `keyspace/collections/sorted.rs`.
 //!
 //! A range of ranks, scores or members is first turned into one of ranks ([`Bounds::ranks`]); what follows is the same
 //! for ZRANGE, ZCOUNT and ZREMRANGEBYSCORE.
@@ -13,7 +13,7 @@ use super::number::parse_integer;
 use super::reply::{self, Version};
 use super::sets::positive;
 use super::strings::integer;
-use crate::keyspace::sorted::{Element, PACKED_MEMBERS, SortedSet, SortedSetMut};
+use crate::keyspace::collections::sorted::{Element, PACKED_MEMBERS, SortedSet, SortedSetMut};
 use crate::keyspace::{self, Exclusive, Pairs};
 use std::cmp::Ordering;
 use std::ops::Range;

@@ -11,7 +11,7 @@ use super::streams::{
 };
 use super::strings::integer;
 use crate::keyspace::Exclusive;
-use crate::keyspace::stream::{Consumer, EntryId, Group, Pending, StreamMut};
+use crate::keyspace::collections::stream::{Consumer, EntryId, Group, Pending, StreamMut};
 use std::collections::HashMap;
 
 /// Pending entries that are read together.

@@ -6,7 +6,7 @@ use super::stream_groups::{names_of, no_group_at};
 use super::streams::{open, reply_id, reply_known_entry, reply_range, reply_unsigned};
 use super::strings::integer;
 use crate::keyspace;
-use crate::keyspace::stream::{EntryId, Group, Stream};
+use crate::keyspace::collections::stream::{EntryId, Group, Stream};
 
 /// Writes the parts of a map, each after its name.
 struct Parts<'o> {

@@ -10,7 +10,7 @@ use super::state::SessionState;
 use super::streams::{about_two, reply_entry_at, reply_id, reply_range, strict_id};
 use super::strings::integer;
 use crate::blocked::{Reader, Reading, Waiter};
-use crate::keyspace::stream::{Consumer, EntryId, Group, Pending, Stream, StreamMut};
+use crate::keyspace::collections::stream::{Consumer, EntryId, Group, Pending, Stream, StreamMut};
 use crate::keyspace::{self, Exclusive, Pairs, SpaceError};
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Commands on the entries of streams, except for reading new ones (`stream_reads.rs`).
 //!
-//! How streams are stored: `keyspace/stream.rs`. Not here: consumer groups (`stream_groups.rs`), XINFO
+//! How streams are stored: `keyspace/collections/stream.rs`. Not here: consumer groups (`stream_groups.rs`), XINFO
 //! (`stream_info.rs`).
 
 use super::call::{Args, Call, NO_SUCH_KEY, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, Turn};
@@ -8,8 +8,9 @@ use super::collection::Collection;
 use super::number::parse_integer;
 use super::reply;
 use super::strings::integer;
-use crate::keyspace::stream::{EntryId, Stream, StreamMut};
-use crate::keyspace::{self, Exclusive, Pairs, PairsMut, elements};
+use crate::keyspace::collections::elements;
+use crate::keyspace::collections::stream::{EntryId, Stream, StreamMut};
+use crate::keyspace::{self, Exclusive, Pairs, PairsMut};
 
 const INVALID_ID: &str = "ERR Invalid stream ID specified as stream command argument";
 

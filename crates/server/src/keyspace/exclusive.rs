@@ -9,11 +9,11 @@
 //! set(k, v, lifetime)   begin -> stage the stored value (record.rs) -> commit: a batch of the table -> watchers
 //! ```
 
-use super::counts::Counts;
+use super::collections::shape::{Gap, first_expiry, segments_of, set_id};
 use super::gate::ExclusiveEntry;
 use super::pairs::PairsMut;
-use super::shape::{Gap, first_expiry, segments_of, set_id};
 use super::staged::{Presence, Transaction};
+use super::upkeep::counts::Counts;
 use super::watched::{Change, Watch};
 use super::{
     Attributes, Clock, Coding, DATABASE_COUNT, Database, Edit, FLUSHED_MAX, HAS_MARK, KeySpace, Kind, Known, New, Old,

@@ -8,9 +8,9 @@
 //! A command does the same here as with exclusive entry, through [`PairsMut`]; it must report errors, change no more
 //! than its key, and use nothing else of the key space. Elements added at the end are logged alone.
 
+use super::collections::shape::has_lifetimes;
 use super::edit::{Edit, New, Old};
 use super::pairs::{Pairs, PairsMut};
-use super::shape::has_lifetimes;
 use super::{Attributes, Clock, KeySpace, Kind, Result, SpaceError};
 use std::ops::Range;
 

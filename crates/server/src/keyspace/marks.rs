@@ -5,7 +5,7 @@
 //! key               as in record.rs           a key that does not begin with the mark
 //! MARK 'k' key      as in record.rs           a key that does
 //! MARK 'h'          version, 6 random bytes   the file has, or had, values with heads: these bytes mark them
-//! MARK 's' id n     elements                  a segment of a collection (segments.rs)
+//! MARK 's' id n     elements                  a segment of a collection (collections/segments.rs)
 //! MARK 'd' n        id, numbers               segments that no key has any more, in the order of their removal
 //! MARK 'm'          counts                    of the two
 //! ```

@@ -5,7 +5,7 @@
 //!          ├─ Database 0..16 ──── Table: values, with lifetime and flags of the key in front (record.rs)
 //!          ├─ Served              a dictionary instead of a table in database 0 (crate::dictionary)
 //!          ├─ Watched             keys that a transaction depends on (watched.rs)
-//!          └─ MemoryLimit         when to evict, and which keys (eviction.rs)
+//!          └─ MemoryLimit         when to evict, and which keys (upkeep/eviction.rs)
 //! ```
 //!
 //! A protocol enters once for the commands of one read: with [`KeySpace::share`] for lookups and for writes of
@@ -20,44 +20,34 @@
 //! lifetime, is one call of the table under the latch of the key's bucket, without coordination with other threads.
 //! The first value with a head closes the gate once (`Exclusive::allow_heads`).
 //!
-//! A key counts as absent as soon as it has expired; it is removed when an exclusive command or the sweep (`sweep.rs`)
-//! finds it.
+//! A key counts as absent as soon as it has expired; it is removed when an exclusive command or the sweep
+//! (`upkeep/sweep.rs`) finds it.
 //!
 //! Not here: what commands mean (`command`), bytes of a protocol (`resp`), waiting for the disk (`executor`).
 
 mod cold;
-mod counts;
+pub(crate) mod collections;
 mod edit;
-pub(crate) mod elements;
-mod eviction;
 mod exclusive;
 mod failures;
-pub(crate) mod fields;
 mod gate;
-mod hashed;
 mod in_place;
-pub(crate) mod list;
 mod marks;
 mod opening;
 mod pairs;
 mod record;
-mod segments;
 mod served_file;
-mod shape;
-pub(crate) mod sorted;
 mod staged;
-pub(crate) mod stream;
 mod swap;
-mod sweep;
-mod tree;
+mod upkeep;
 mod watched;
 
 use crate::dictionary::{LookupError, Served};
 use arc_swap::ArcSwapOption;
 pub(crate) use cold::Waits;
+pub(crate) use collections::shape::damaged;
+pub use collections::stream::EntryId;
 pub(crate) use edit::{Edit, New, Old, SHORT_VALUE_BYTES};
-pub use eviction::Eviction;
-use eviction::MemoryLimit;
 pub(crate) use exclusive::{ANY_KEY, Exclusive, Lifetime};
 pub use gate::Patience;
 use gate::{Gate, SharedEntry};
@@ -68,7 +58,6 @@ pub(crate) use pairs::{Pairs, PairsMut};
 pub(crate) use record::{Attributes, Kind, Record};
 use record::{Coding, HEAD_BYTES_MAX, MARK_BYTES};
 pub use served_file::{Marks, ServedFile, ServedScan};
-pub(crate) use shape::damaged;
 use splitpoint::{Error, Table};
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
@@ -77,8 +66,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
-pub use stream::EntryId;
-pub(crate) use sweep::SweepCursor;
+pub use upkeep::eviction::Eviction;
+use upkeep::eviction::MemoryLimit;
+pub(crate) use upkeep::sweep::SweepCursor;
 use watched::Watched;
 pub(crate) use watched::{Change, Happened, Watch};
 
@@ -219,7 +209,7 @@ struct Database {
     cleared: AtomicBool,
     /// In memory: the segments of its large collections. In a file they are in `table`.
     segments: ArcSwapOption<Table>,
-    counts: Mutex<counts::Counts>,
+    counts: Mutex<upkeep::counts::Counts>,
     /// Whether there are segments. Changes only while the gate is closed.
     has_segments: AtomicBool,
     /// Pairs of `table` that are not keys, without the header pair.

@@ -5,9 +5,9 @@
 //! file     open FILE, and FILE-db1, ... if they exist -> read the header pair
 //! ```
 
-use super::counts::Counts;
-use super::eviction::{Eviction, MemoryLimit};
 use super::swap::Order;
+use super::upkeep::counts::Counts;
+use super::upkeep::eviction::{Eviction, MemoryLimit};
 use super::{DATABASE_COUNT, Database, Gate, KeySpace, MARK_BYTES, Place, Result, Watched, heads_by, marks, now_ms};
 use crate::dictionary::Served;
 use crate::recovery::Recovery;

@@ -1,7 +1,7 @@
 //! What commands need from the key space to read and change collections.
 //!
 //! ```text
-//! Pairs      Shared, Exclusive (segments.rs), InPlace (in_place.rs)
+//! Pairs      Shared, Exclusive (collections/segments.rs), InPlace (in_place.rs)
 //! PairsMut   Exclusive: any collection; InPlace: a small one, under the latch of its key's bucket
 //! ```
 //!

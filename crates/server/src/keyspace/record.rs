@@ -5,7 +5,7 @@
 //! with a head  mark | tag | time of expiry, u64 | CAS number, u64 | flags, u32, and marks, u8 | the client's value
 //!                     1111 1fce: which of the fields follow
 //! collection   mark | F5, or F6 with a lifetime | kind | time of expiry, u64 | elements, or where they are
-//!                     the elements as in elements.rs, fields.rs, list.rs, sorted.rs, stream.rs
+//!                     the elements as in the files of collections/
 //! ```
 //!
 //! The tag decides: no byte of UTF-8 is F5 or more, so text never begins like one. A value that does gets a head

@@ -12,9 +12,9 @@
 //!
 //! A table in which no server has stored a lifetime has no heads; then each function is one call of the table.
 
+use super::collections::shape::first_expiry;
 use super::pairs::Pairs;
 use super::record::{Attributes, Coding, HEAD_BYTES_MAX, Kind, Record};
-use super::shape::first_expiry;
 use super::{SpaceError, marks, now_ms};
 use splitpoint::{Error, ErrorKind, Result, Scan, Table};
 
@@ -403,7 +403,8 @@ mod tests {
             let space = KeySpace::open(SpaceOptions { file: Some(path.clone()), ..SpaceOptions::default() }).unwrap();
             let mut alone = space.close(Patience::MayWait).unwrap();
             for (key, count) in [(b"small".as_slice(), 1), (b"large", 1000)] {
-                let mut set = crate::keyspace::fields::FieldsMut::open(&mut alone, 0, key, Kind::Set).unwrap();
+                let mut set =
+                    crate::keyspace::collections::fields::FieldsMut::open(&mut alone, 0, key, Kind::Set).unwrap();
                 for number in 0..count {
                     set.put(format!("member {number}").as_bytes(), b"").unwrap();
                 }

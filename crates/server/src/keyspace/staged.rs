@@ -9,7 +9,7 @@
 //! Not here: reading through the changes and making them (`exclusive.rs`).
 
 use super::DATABASE_COUNT;
-use super::counts::Counts;
+use super::upkeep::counts::Counts;
 use indexmap::{Equivalent, IndexMap};
 use std::collections::HashSet;
 

@@ -1,9 +1,9 @@
 //! Lifetimes as the key space keeps them: several threads, files of others, crashes, clocks, the sweep. Collections:
 //! many fields, scans during changes, and that segments are removed with their keys.
 
-use super::fields::{Expiry, Fields, FieldsMut};
-use super::list::{End, List, ListMut};
-use super::sorted::SortedSet;
+use super::collections::fields::{Expiry, Fields, FieldsMut};
+use super::collections::list::{End, List, ListMut};
+use super::collections::sorted::SortedSet;
 use super::*;
 use crate::keyspace::SweepCursor;
 use std::collections::BTreeMap;
@@ -963,7 +963,7 @@ fn elements_inserted_and_removed_anywhere_in_a_list_leave_the_others_in_order() 
                 };
                 let (mut found, mut run) = (Vec::new(), Vec::new());
                 list.for_range(&mut alone, 0..u64::MAX, |_, element| {
-                    super::elements::push(&mut run, element);
+                    super::collections::elements::push(&mut run, element);
                     found.push(element.to_vec());
                     true
                 })
@@ -1062,7 +1062,7 @@ fn a_hash_that_loses_its_fields_keeps_few_segments() {
         alone.commit().unwrap();
         let mut value = Vec::new();
         alone.get_any(0, b"hash", &mut value).unwrap();
-        let (_, segments) = super::shape::segments_of(Kind::Hash, &value).unwrap().unwrap();
+        let (_, segments) = super::collections::shape::segments_of(Kind::Hash, &value).unwrap().unwrap();
         assert!(segments[0].end <= 40, "{segments:?} for 10 fields");
     }
 }

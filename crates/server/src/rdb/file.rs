@@ -13,7 +13,7 @@ use super::crc64::crc64;
 use super::sink::Sink;
 use super::source::Source;
 use super::{Form, Limits, Object, RdbError, Result, VERSION, VERSION_MAX, Value, bad, read, write};
-use crate::keyspace::fields::has_expired;
+use crate::keyspace::collections::fields::has_expired;
 use crate::keyspace::now_ms;
 use std::io::Read;
 

@@ -7,7 +7,7 @@ use super::packed::{self, Elements, Packed};
 use super::source::Source;
 use super::{Field, Object, Result, Value, bad, kind, streams};
 use crate::command::double;
-use crate::keyspace::sorted;
+use crate::keyspace::collections::sorted;
 use std::collections::HashSet;
 use std::io::Read;
 

@@ -2,10 +2,11 @@
 
 use super::{EntryId, Field, Form, Group, Pending, Stream, Value};
 use crate::command::number::parse_integer;
-use crate::keyspace::fields::{EXPIRY_MAX, Expiry, Fields, FieldsMut, has_expired};
-use crate::keyspace::list::{End, List, ListMut};
-use crate::keyspace::sorted::{SortedSet, SortedSetMut};
-use crate::keyspace::{self, Attributes, Exclusive, Kind, Lifetime, Pairs, damaged, elements, stream};
+use crate::keyspace::collections::fields::{EXPIRY_MAX, Expiry, Fields, FieldsMut, has_expired};
+use crate::keyspace::collections::list::{End, List, ListMut};
+use crate::keyspace::collections::sorted::{SortedSet, SortedSetMut};
+use crate::keyspace::collections::{elements, stream};
+use crate::keyspace::{self, Attributes, Exclusive, Kind, Lifetime, Pairs, damaged};
 use std::collections::HashMap;
 
 /// The collection at `key`, and the encoding that Redis would use; `None` if it is absent or all fields have expired.

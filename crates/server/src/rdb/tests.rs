@@ -80,7 +80,7 @@ fn value() -> impl Strategy<Value = Value> {
             }),
         (distinct(), proptest::collection::vec(score, 40)).prop_map(|(members, scores)| {
             let mut members: Vec<_> = members.into_iter().zip(scores).collect();
-            members.sort_by(crate::keyspace::sorted::compare);
+            members.sort_by(crate::keyspace::collections::sorted::compare);
             Value::SortedSet(members)
         }),
         stream().prop_map(Value::Stream),

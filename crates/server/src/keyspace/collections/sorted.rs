@@ -12,10 +12,10 @@
 
 use super::fields::below;
 use super::hashed::{self, Layout, NewField, ReadSegment, SMALL_AGAIN_BYTES, push};
-use super::pairs::{Pairs, PairsMut};
 use super::shape::{LARGE, LargeFields, LargeSorted, Tree, damaged};
 use super::tree::{Editor, Entries, Entry, Key, Loaded, NoEntry, Place, order};
-use super::{Attributes, Kind, Result, SpaceError};
+use crate::keyspace::pairs::{Pairs, PairsMut};
+use crate::keyspace::{Attributes, Kind, Result, SpaceError};
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -847,7 +847,7 @@ mod tests {
                 value[at] = random.below(256) as u8;
                 alone.put_collection(0, b"set", Some((attributes, &value))).unwrap();
             } else if let Some(LargeSorted { scores, tree }) = numbers {
-                let base = if random.below(4) == 0 { 0 } else { super::super::shape::NODES };
+                let base = if random.below(4) == 0 { 0 } else { crate::keyspace::collections::shape::NODES };
                 let nodes = if base == 0 { scores.segments } else { tree.nodes }.clamp(1, 200);
                 let (number, mut node) = (base + random.below(nodes), Vec::new());
                 let was_there = alone.read_segment(0, scores.id, number, &mut node).unwrap();

@@ -21,9 +21,9 @@
 //! All bytes here are on disk.
 
 use super::elements;
-use super::pairs::{Pairs, PairsMut};
 use super::shape::{NODES, Tree, damaged};
-use super::{Result, SpaceError};
+use crate::keyspace::pairs::{Pairs, PairsMut};
+use crate::keyspace::{Result, SpaceError};
 use splitpoint::{Error, ErrorKind};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, btree_map};

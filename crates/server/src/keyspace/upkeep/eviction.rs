@@ -19,7 +19,7 @@
 //!
 //! Cost: one hash and one store per access with a limit; one load without.
 
-use super::{Clock, DATABASE_COUNT, Exclusive, HEAD_BYTES_MAX, KeySpace, Patience, Result, SpaceError};
+use crate::keyspace::{Clock, DATABASE_COUNT, Exclusive, HEAD_BYTES_MAX, KeySpace, Patience, Result, SpaceError};
 use splitpoint::{HashKind, hash::HashFunction};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
@@ -104,7 +104,7 @@ const LOOKED_AT_MAX: usize = 1000;
 const EVICTED_MAX: usize = 200;
 const MERGED_MAX: u32 = 64;
 
-pub(super) struct MemoryLimit {
+pub(in crate::keyspace) struct MemoryLimit {
     /// The limit; 0 for none.
     max_bytes: AtomicU64,
     policy: AtomicU8,
@@ -119,7 +119,7 @@ pub(super) struct MemoryLimit {
 }
 
 impl MemoryLimit {
-    pub(super) fn new(seed: u64) -> MemoryLimit {
+    pub(in crate::keyspace) fn new(seed: u64) -> MemoryLimit {
         MemoryLimit {
             max_bytes: AtomicU64::new(0),
             policy: AtomicU8::new(0),
@@ -132,13 +132,13 @@ impl MemoryLimit {
     }
 
     #[inline]
-    pub(super) fn is_pressed(&self) -> bool {
+    pub(in crate::keyspace) fn is_pressed(&self) -> bool {
         self.pressed.load(Relaxed)
     }
 
     /// Whether a write of `bytes` is so large that it must be checked against the limit before it is stored.
     #[inline]
-    pub(super) fn is_much(&self, bytes: usize) -> bool {
+    pub(in crate::keyspace) fn is_much(&self, bytes: usize) -> bool {
         bytes > LOOK_EVERY_BYTES as usize && self.max_bytes.load(Relaxed) > 0
     }
 
@@ -147,7 +147,7 @@ impl MemoryLimit {
     }
 
     #[inline]
-    pub(super) fn note_use(&self, keys: &[&[u8]], clock: &Clock) {
+    pub(in crate::keyspace) fn note_use(&self, keys: &[&[u8]], clock: &Clock) {
         if let Some(used) = self.used.get() {
             self.note_used(used, keys.iter().copied(), clock.now_ms());
         }
@@ -167,7 +167,7 @@ impl MemoryLimit {
     }
 
     #[inline]
-    pub(super) fn note_writes(&self, space: &KeySpace, pairs: &[(&[u8], &[u8])], clock: &Clock) {
+    pub(in crate::keyspace) fn note_writes(&self, space: &KeySpace, pairs: &[(&[u8], &[u8])], clock: &Clock) {
         if self.max_bytes.load(Relaxed) == 0 {
             return;
         }
@@ -180,7 +180,7 @@ impl MemoryLimit {
 
     /// Notes that this many bytes were written.
     #[inline]
-    pub(super) fn note_bytes(&self, space: &KeySpace, bytes: usize) {
+    pub(in crate::keyspace) fn note_bytes(&self, space: &KeySpace, bytes: usize) {
         if self.max_bytes.load(Relaxed) > 0 && self.countdown.fetch_sub(bytes as i64, Relaxed) < 0 {
             self.look(space);
         }
@@ -188,7 +188,7 @@ impl MemoryLimit {
 
     /// Checks the memory in use now.
     #[cold]
-    pub(super) fn look(&self, space: &KeySpace) {
+    pub(in crate::keyspace) fn look(&self, space: &KeySpace) {
         let max = self.max_bytes.load(Relaxed);
         let used = if max == 0 { 0 } else { space.used_bytes() };
         // Check more often near the limit.
@@ -299,11 +299,11 @@ impl KeySpace {
 
     /// How often a key is used, from 0 to 255 on a logarithmic scale; `None` unless the eviction policy goes by it.
     pub(crate) fn frequency(&self, key: &[u8]) -> Option<u8> {
-        self.memory.policy().is_lfu().then(|| self.memory.frequency(key, super::now_ms()).counter)
+        self.memory.policy().is_lfu().then(|| self.memory.frequency(key, crate::keyspace::now_ms()).counter)
     }
 
     /// A number that no client can guess.
-    pub(super) fn secret(&self) -> u64 {
+    pub(in crate::keyspace) fn secret(&self) -> u64 {
         self.memory.hash.hash(b"collections")
     }
 
@@ -315,7 +315,7 @@ impl KeySpace {
 
 impl Exclusive<'_> {
     /// Removes keys until `bytes` more fit. Returns whether it removed any, or merged buckets.
-    pub(super) fn evict(&mut self, bytes: u64) -> Result<bool> {
+    pub(in crate::keyspace) fn evict(&mut self, bytes: u64) -> Result<bool> {
         let space = self.space();
         let memory = &space.memory;
         let limit = memory.max_bytes.load(Relaxed);

@@ -17,10 +17,10 @@
 use super::elements;
 pub(crate) use super::hashed::has_expired;
 use super::hashed::{Layout, NewField, SMALL_AGAIN_BYTES, find, for_fields, push, put_in};
-use super::pairs::{Pairs, PairsMut};
 use super::shape::{FIRST_EXPIRY_BYTES, Gap, LARGE, LIFETIMES, LargeFields as Large, Lifetimes, damaged, first_expiry};
 use super::tree::{Editor, Loaded, Place};
-use super::{Attributes, Kind, Result};
+use crate::keyspace::pairs::{Pairs, PairsMut};
+use crate::keyspace::{Attributes, Kind, Result};
 
 /// Elements beyond this many bytes go into segments.
 const SMALL_BYTES: usize = 512;
@@ -72,7 +72,8 @@ impl Fields {
     /// The hash or set at `key`; `None` if the key is absent.
     ///
     /// # Errors
-    /// Returns [`SpaceError::WrongType`](super::SpaceError::WrongType), or the errors of [`splitpoint::Table::get`].
+    /// Returns [`SpaceError::WrongType`](crate::keyspace::SpaceError::WrongType), or the errors of
+    /// [`splitpoint::Table::get`].
     pub(crate) fn open(
         pairs: &mut (impl Pairs + ?Sized),
         database: usize,
@@ -381,7 +382,8 @@ impl<'e, 'k> FieldsMut<'e, 'k> {
     /// The hash or set at `key`, empty if the key is absent.
     ///
     /// # Errors
-    /// Returns [`SpaceError::WrongType`](super::SpaceError::WrongType), or the errors of [`splitpoint::Table::get`].
+    /// Returns [`SpaceError::WrongType`](crate::keyspace::SpaceError::WrongType), or the errors of
+    /// [`splitpoint::Table::get`].
     pub(crate) fn open(
         alone: &'e mut (dyn PairsMut + 'k),
         database: usize,

@@ -11,8 +11,8 @@
 //! All bytes here are on disk. A file may come from anywhere, so contradictions are errors, and numbers that
 //! cannot be checked here cost no more work than there are segments ([`GAP_MAX`]).
 
-use super::counts::numbers;
-use super::{Kind, Result, SpaceError};
+use crate::keyspace::upkeep::counts::numbers;
+use crate::keyspace::{Kind, Result, SpaceError};
 use splitpoint::{Error, ErrorKind};
 use std::ops::Range;
 
@@ -40,7 +40,7 @@ pub(crate) fn damaged(what: impl std::fmt::Display) -> SpaceError {
 
 /// Counts missing segments of a hash or set that follow one another.
 #[derive(Default)]
-pub(super) struct Gap(u64);
+pub(in crate::keyspace) struct Gap(u64);
 
 impl Gap {
     /// Notes whether the next segment is there. Returns whether the gap is impossibly long.
@@ -50,7 +50,7 @@ impl Gap {
     }
 
     /// [`is_too_long`](Self::is_too_long), as an error.
-    pub(super) fn check(&mut self, is_there: bool) -> Result<()> {
+    pub(in crate::keyspace) fn check(&mut self, is_there: bool) -> Result<()> {
         if self.is_too_long(is_there) { Err(damaged("its segments are missing")) } else { Ok(()) }
     }
 }
@@ -229,7 +229,7 @@ impl LargeList {
 ///
 /// # Errors
 /// [`ErrorKind::Corrupt`].
-pub(super) fn segments_of(kind: Kind, value: &[u8]) -> Result<Option<(u64, [Range<u64>; 2])>> {
+pub(in crate::keyspace) fn segments_of(kind: Kind, value: &[u8]) -> Result<Option<(u64, [Range<u64>; 2])>> {
     match kind {
         Kind::String => Ok(None),
         Kind::Hash | Kind::Set => {
@@ -245,23 +245,23 @@ pub(super) fn segments_of(kind: Kind, value: &[u8]) -> Result<Option<(u64, [Rang
 }
 
 /// Sets the collection's number in a large collection's value.
-pub(super) fn set_id(kind: Kind, value: &mut [u8], id: u64) {
+pub(in crate::keyspace) fn set_id(kind: Kind, value: &mut [u8], id: u64) {
     let at = if has_lifetimes(kind, value) { 9 } else { 1 };
     value[at..at + 8].copy_from_slice(&id.to_le_bytes());
 }
 
 /// Whether this is the value, or its beginning, of a hash whose fields may have lifetimes.
 #[inline]
-pub(super) fn has_lifetimes(kind: Kind, value: &[u8]) -> bool {
+pub(in crate::keyspace) fn has_lifetimes(kind: Kind, value: &[u8]) -> bool {
     kind == Kind::Hash && value.first().is_some_and(|flags| flags & LIFETIMES != 0)
 }
 
 /// Bytes of a value that [`first_expiry`] reads.
-pub(super) const FIRST_EXPIRY_BYTES: usize = 1 + 8;
+pub(in crate::keyspace) const FIRST_EXPIRY_BYTES: usize = 1 + 8;
 
 /// When the first field of a hash expires, from the beginning of the value; 0 if none does.
 #[inline]
-pub(super) fn first_expiry(kind: Kind, value: &[u8]) -> u64 {
+pub(in crate::keyspace) fn first_expiry(kind: Kind, value: &[u8]) -> u64 {
     if !has_lifetimes(kind, value) {
         return 0;
     }

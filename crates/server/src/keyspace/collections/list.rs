@@ -12,9 +12,9 @@
 //! All bytes here are on disk.
 
 use super::elements;
-use super::pairs::{Pairs, PairsMut};
 use super::shape::{LARGE, LargeList as Large, SEGMENT_ELEMENTS, damaged};
-use super::{Attributes, Kind, Result, SpaceError};
+use crate::keyspace::pairs::{Pairs, PairsMut};
+use crate::keyspace::{Attributes, Kind, Result, SpaceError};
 use std::ops::Range;
 
 /// Elements beyond this many bytes go into segments.

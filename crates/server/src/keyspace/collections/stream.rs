@@ -19,12 +19,12 @@
 //!
 //! All bytes here are on disk, numbers within records big-endian, so that they sort.
 
-use super::counts::numbers;
 use super::elements;
-use super::pairs::{Pairs, PairsMut};
 use super::shape::{LARGE, NODES, Tree, damaged};
 use super::tree::{Editor, Loaded, Place};
-use super::{Attributes, Kind, Result, SpaceError};
+use crate::keyspace::pairs::{Pairs, PairsMut};
+use crate::keyspace::upkeep::counts::numbers;
+use crate::keyspace::{Attributes, Kind, Result, SpaceError};
 use std::ops::Range;
 
 /// Beyond this many bytes the newest entries go into the tree.

@@ -12,12 +12,12 @@
 //!
 //! Cost: a segment takes its elements, 17 bytes of key and what the table needs for a pair, about 20 bytes.
 
-use super::counts::numbers;
-use super::exclusive::Exclusive;
-use super::pairs::{Pairs, PairsMut};
 use super::shape::Gap;
-use super::watched::Happened;
-use super::{Attributes, Database, KeySpace, Kind, Patience, Result, Shared, SpaceError, marks};
+use crate::keyspace::exclusive::Exclusive;
+use crate::keyspace::pairs::{Pairs, PairsMut};
+use crate::keyspace::upkeep::counts::numbers;
+use crate::keyspace::watched::Happened;
+use crate::keyspace::{Attributes, Database, KeySpace, Kind, Patience, Result, Shared, SpaceError, marks};
 use splitpoint::Table;
 use std::ops::Range;
 use std::sync::Arc;
@@ -180,7 +180,13 @@ impl PairsMut for Exclusive<'_> {
 
 impl Exclusive<'_> {
     /// [`Pairs::segment`].
-    pub(super) fn read_segment(&self, database: usize, id: u64, number: u64, value: &mut Vec<u8>) -> Result<bool> {
+    pub(in crate::keyspace) fn read_segment(
+        &self,
+        database: usize,
+        id: u64,
+        number: u64,
+        value: &mut Vec<u8>,
+    ) -> Result<bool> {
         value.clear();
         let key = marks::segment(id, number);
         if let Some(staged) = self.staged_pair(database, &key) {
@@ -196,7 +202,7 @@ impl Exclusive<'_> {
     }
 
     /// Removes some segments that belong to no key. Returns whether there may be more.
-    pub(super) fn remove_released(&mut self, database: usize) -> Result<bool> {
+    pub(in crate::keyspace) fn remove_released(&mut self, database: usize) -> Result<bool> {
         let mut counts = self.counts(database);
         if !counts.has_removals() {
             return Ok(false);
@@ -236,7 +242,7 @@ impl Exclusive<'_> {
 
 impl KeySpace {
     /// Whether there are segments that belong to no key.
-    pub(super) fn has_removals(&self, database: usize) -> bool {
+    pub(in crate::keyspace) fn has_removals(&self, database: usize) -> bool {
         let database = &self.databases[database];
         database.has_segments.load(Relaxed) && database.counts().has_removals()
     }

@@ -1,19 +1,19 @@
-//! How many segments a database has, and which wait for their removal: see `segments.rs`.
+//! How many segments a database has, and which wait for their removal: see `collections/segments.rs`.
 
-use super::{Database, marks};
+use crate::keyspace::{Database, marks};
 use splitpoint::{Error, ErrorKind, Table};
 use std::sync::atomic::Ordering::*;
 
 /// What a database knows about its segments. A file stores it as the pair [`marks::counts`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(in crate::keyspace) struct Counts {
     /// The number of the next large collection.
-    pub(super) next_id: u64,
+    pub(in crate::keyspace) next_id: u64,
     /// Segments stored.
-    pub(super) segments: u64,
+    pub(in crate::keyspace) segments: u64,
     /// The first pending removal, and the number after the last.
-    pub(super) first_removal: u64,
-    pub(super) end_removal: u64,
+    pub(in crate::keyspace) first_removal: u64,
+    pub(in crate::keyspace) end_removal: u64,
 }
 
 const COUNTS_BYTES: usize = 4 * 8;
@@ -21,7 +21,7 @@ const COUNTS_BYTES: usize = 4 * 8;
 const NUMBER_MAX: u64 = 1 << 62;
 
 /// Parses numbers of 8 bytes each; `None` if the length differs.
-pub(super) fn numbers<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
+pub(in crate::keyspace) fn numbers<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
     let mut numbers = [0; N];
     for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
         *number = u64::from_le_bytes(bytes.try_into().ok()?);
@@ -30,7 +30,7 @@ pub(super) fn numbers<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
 }
 
 impl Counts {
-    pub(super) fn has_removals(self) -> bool {
+    pub(in crate::keyspace) fn has_removals(self) -> bool {
         self.first_removal < self.end_removal
     }
 
@@ -39,7 +39,7 @@ impl Counts {
         self.segments + (self.end_removal - self.first_removal) + 1
     }
 
-    pub(super) fn encode(self) -> Vec<u8> {
+    pub(in crate::keyspace) fn encode(self) -> Vec<u8> {
         let numbers = [self.next_id, self.segments, self.first_removal, self.end_removal];
         let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
         debug_assert_eq!(bytes.len(), COUNTS_BYTES);
@@ -47,7 +47,7 @@ impl Counts {
     }
 
     /// The counts of a file; `None` if it never had a large collection.
-    pub(super) fn of_file(table: &Table) -> splitpoint::Result<Option<Counts>> {
+    pub(in crate::keyspace) fn of_file(table: &Table) -> splitpoint::Result<Option<Counts>> {
         let Some(bytes) = table.get(&marks::counts())? else { return Ok(None) };
         let Some([next_id, segments, first, end]) = numbers(&bytes) else {
             let what = format!("the counts of collections are {} bytes that mean nothing", bytes.len());
@@ -64,13 +64,13 @@ impl Counts {
 
 impl Database {
     /// Sets the counts. The caller has closed the gate, or has the database to itself.
-    pub(super) fn set_counts(&self, counts: Counts, in_file: bool) {
+    pub(in crate::keyspace) fn set_counts(&self, counts: Counts, in_file: bool) {
         *self.counts.lock().unwrap_or_else(|e| e.into_inner()) = counts;
         self.has_segments.store(counts.segments > 0 || counts.has_removals(), Relaxed);
         self.hidden.store(if in_file { counts.hidden() } else { 0 }, Relaxed);
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(in crate::keyspace) fn counts(&self) -> Counts {
         *self.counts.lock().unwrap_or_else(|e| e.into_inner())
     }
 }

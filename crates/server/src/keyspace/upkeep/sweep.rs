@@ -6,20 +6,20 @@
 //! expired since the last tick of `housekeeping.rs`, as long as the time for a tick suffices.
 //!
 //! Each key is removed under the latch of its bucket, if it is still expired. A hash begins with the time
-//! when its first field expires (`fields.rs`), so it is found like an expired key; its fields are removed
+//! when its first field expires (`collections/fields.rs`), so it is found like an expired key; its fields are removed
 //! with exclusive entry, in steps. A database without lifetimes is not walked: `Database::may_expire`.
 
-use super::fields::FieldsMut;
-use super::hashed::has_expired;
-use super::shape::{FIRST_EXPIRY_BYTES, first_expiry};
-use super::{
+use crate::keyspace::collections::fields::FieldsMut;
+use crate::keyspace::collections::hashed::has_expired;
+use crate::keyspace::collections::shape::{FIRST_EXPIRY_BYTES, first_expiry};
+use crate::keyspace::{
     Database, Edit, Exclusive, HEAD_BYTES_MAX, KeySpace, Kind, MARK_BYTES, New, Old, Patience, Result, now_ms,
 };
 use std::sync::atomic::Ordering::*;
 
 /// The position of the sweep in each database.
 #[derive(Default)]
-pub(crate) struct SweepCursor([Position; super::DATABASE_COUNT]);
+pub(crate) struct SweepCursor([Position; crate::keyspace::DATABASE_COUNT]);
 
 #[derive(Clone, Copy, Default)]
 struct Position {
@@ -131,7 +131,7 @@ impl KeySpace {
     }
 
     /// Removes each of the stored keys that has expired.
-    pub(super) fn remove_expired(&self, number: usize, mut keys: &[Vec<u8>]) -> Result<usize> {
+    pub(in crate::keyspace) fn remove_expired(&self, number: usize, mut keys: &[Vec<u8>]) -> Result<usize> {
         let mut removed = 0;
         let Some(shared) = self.share(Patience::MayWait) else { return Ok(0) };
         if self.watched.is_empty() {

@@ -9,10 +9,10 @@
 //!
 //! Not here: small collections (`fields.rs`, `sorted.rs`), the descriptor in the key (`shape.rs`).
 
-use super::Result;
 use super::elements;
-use super::pairs::{Pairs, PairsMut};
 use super::shape::{Gap, LargeFields, SEGMENTS_PER_FIELD, damaged};
+use crate::keyspace::Result;
+use crate::keyspace::pairs::{Pairs, PairsMut};
 use splitpoint::HashKind;
 use std::ops::Range;
 

@@ -1,0 +1,29 @@
+//! Collections: hashes, sets, lists, sorted sets and streams.
+//!
+//! A small collection is in its key's value. A large one has a descriptor there and its elements in segments.
+//!
+//! ```text
+//! elements.rs   elements as bytes
+//! shape.rs      the descriptor of a large collection
+//! segments.rs   the pairs that hold the elements of a large collection, and their removal
+//! hashed.rs     fields in segments, found by name
+//! tree.rs       elements in segments, in order: a counted B+ tree
+//! list.rs       lists
+//! fields.rs     hashes and sets: hashed.rs, and tree.rs for lifetimes
+//! sorted.rs     sorted sets: hashed.rs and tree.rs
+//! stream.rs     streams: tree.rs
+//! ```
+//!
+//! Each file builds only on files above it, except that `shape.rs` calls `stream.rs` for the segments of a stream.
+//!
+//! All but `segments.rs` read and change pairs through `pairs.rs`. Not here: what commands mean (`command`).
+
+pub(crate) mod elements;
+pub(crate) mod fields;
+pub(super) mod hashed;
+pub(crate) mod list;
+mod segments;
+pub(super) mod shape;
+pub(crate) mod sorted;
+pub(crate) mod stream;
+mod tree;
