@@ -1,6 +1,6 @@
 //! Commands on the entries of streams, except for reading new ones (`stream_reads.rs`).
 //!
-//! How streams are stored: `keyspace/collections/stream.rs`. Not here: consumer groups (`stream_groups.rs`), XINFO
+//! How streams are stored: `keyspace/collections/stream/`. Not here: consumer groups (`stream_groups.rs`), XINFO
 //! (`stream_info.rs`).
 
 use super::call::{Args, Call, NO_SUCH_KEY, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, Turn};

@@ -11,10 +11,10 @@
 //! list.rs       lists
 //! fields.rs     hashes and sets: hashed.rs, and tree.rs for lifetimes
 //! sorted.rs     sorted sets: hashed.rs and tree.rs
-//! stream.rs     streams: tree.rs
+//! stream/       streams: tree.rs
 //! ```
 //!
-//! Each file builds only on files above it, except that `shape.rs` calls `stream.rs` for the segments of a stream.
+//! Each file builds only on files above it, except that `shape.rs` calls `stream/` for the segments of a stream.
 //!
 //! All but `segments.rs` read and change pairs through `pairs.rs`. Not here: what commands mean (`command`).
 

@@ -5,7 +5,7 @@
 //! flags, u8 | first | as of a hash | expiring | root | height | nodes | free, u64 each   a hash with lifetimes
 //! flags, u8 | id | start | count | per segment | bytes, u64 each   a list (list.rs)
 //! flags, u8 | as of a hash | root | height | nodes | free, u64 each a sorted set (sorted.rs, tree.rs)
-//! flags, u8 | id | root | height | nodes | free | ..., u64 each   a stream (stream.rs)
+//! flags, u8 | id | root | height | nodes | free | ..., u64 each   a stream (stream/)
 //! ```
 //!
 //! All bytes here are on disk. A file may come from anywhere, so contradictions are errors, and numbers that
