@@ -6,7 +6,7 @@
 //!               savepoint -> command -> keep, or undo what it staged
 //! ```
 //!
-//! Not here: reading through the changes and making them (`exclusive.rs`).
+//! Not here: reading through the changes and making them (`exclusive/`).
 
 use super::DATABASE_COUNT;
 use super::upkeep::counts::Counts;
