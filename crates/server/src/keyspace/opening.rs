@@ -5,10 +5,12 @@
 //! file     open FILE, and FILE-db1, ... if they exist -> read the header pair
 //! ```
 
+use super::heads::heads_by;
+use super::record::MARK_BYTES;
 use super::swap::Order;
 use super::upkeep::counts::Counts;
 use super::upkeep::eviction::{Eviction, MemoryLimit};
-use super::{DATABASE_COUNT, Database, Gate, KeySpace, MARK_BYTES, Place, Result, Watched, heads_by, marks, now_ms};
+use super::{DATABASE_COUNT, Database, Gate, KeySpace, Place, Result, Watched, marks, now_ms};
 use crate::dictionary::Served;
 use crate::recovery::Recovery;
 use splitpoint::{Durability, Error, ErrorKind, HashKind, Table, TableOptions};

@@ -4,8 +4,10 @@
 use super::collections::fields::{Expiry, Fields, FieldsMut};
 use super::collections::list::{End, List, ListMut};
 use super::collections::sorted::SortedSet;
+use super::heads::mark_of;
 use super::*;
 use crate::keyspace::SweepCursor;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -3,8 +3,10 @@
 //! A database of a file has no heads until a value needs one; then the file gets the header pair (`marks.rs`).
 
 use super::Exclusive;
+use crate::keyspace::heads::{HAS_MARK, heads_by};
 use crate::keyspace::pairs::PairsMut;
-use crate::keyspace::{Attributes, HAS_MARK, Known, Result, heads_by, marks};
+use crate::keyspace::reads::Known;
+use crate::keyspace::{Attributes, Result, marks};
 use std::sync::atomic::Ordering::*;
 
 impl Exclusive<'_> {

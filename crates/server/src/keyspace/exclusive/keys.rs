@@ -3,7 +3,8 @@
 use super::Exclusive;
 use crate::keyspace::collections::shape::{Gap, segments_of, set_id};
 use crate::keyspace::pairs::PairsMut;
-use crate::keyspace::{Kind, Known, Result, SHORT_VALUE_BYTES};
+use crate::keyspace::reads::Known;
+use crate::keyspace::{Kind, Result, SHORT_VALUE_BYTES};
 use std::ops::Range;
 
 impl Exclusive<'_> {

@@ -1,7 +1,9 @@
 //! Lookups with exclusive entry: they see the changes of the transaction, and remove expired keys.
 
 use super::Exclusive;
-use crate::keyspace::{Attributes, Coding, Kind, Known, Record, Result, SpaceError, cut};
+use crate::keyspace::reads::{Known, cut};
+use crate::keyspace::record::Coding;
+use crate::keyspace::{Attributes, Kind, Record, Result, SpaceError};
 use std::ops::Range;
 
 impl Exclusive<'_> {

@@ -4,7 +4,9 @@
 
 use super::{Exclusive, Lifetime};
 use crate::keyspace::pairs::PairsMut;
-use crate::keyspace::{Attributes, Edit, Kind, Known, New, Old, Result, SHORT_VALUE_BYTES, marks, put_coded};
+use crate::keyspace::reads::Known;
+use crate::keyspace::shared::put_coded;
+use crate::keyspace::{Attributes, Edit, Kind, New, Old, Result, SHORT_VALUE_BYTES, marks};
 use splitpoint::OldValue;
 use std::sync::atomic::Ordering::*;
 

@@ -9,9 +9,10 @@
 
 use super::Exclusive;
 use crate::keyspace::collections::shape::first_expiry;
+use crate::keyspace::record::HEAD_BYTES_MAX;
 use crate::keyspace::staged::{Presence, Transaction};
 use crate::keyspace::upkeep::counts::Counts;
-use crate::keyspace::{Attributes, DATABASE_COUNT, HEAD_BYTES_MAX, Result, marks};
+use crate::keyspace::{Attributes, DATABASE_COUNT, Result, marks};
 use splitpoint::Table;
 
 impl Exclusive<'_> {

@@ -19,7 +19,8 @@
 //!
 //! Cost: one hash and one store per access with a limit; one load without.
 
-use crate::keyspace::{Clock, DATABASE_COUNT, Exclusive, HEAD_BYTES_MAX, KeySpace, Patience, Result, SpaceError};
+use crate::keyspace::record::HEAD_BYTES_MAX;
+use crate::keyspace::{Clock, DATABASE_COUNT, Exclusive, KeySpace, Patience, Result, SpaceError};
 use splitpoint::{HashKind, hash::HashFunction};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::*};

@@ -12,9 +12,8 @@
 use crate::keyspace::collections::fields::FieldsMut;
 use crate::keyspace::collections::hashed::has_expired;
 use crate::keyspace::collections::shape::{FIRST_EXPIRY_BYTES, first_expiry};
-use crate::keyspace::{
-    Database, Edit, Exclusive, HEAD_BYTES_MAX, KeySpace, Kind, MARK_BYTES, New, Old, Patience, Result, now_ms,
-};
+use crate::keyspace::record::{HEAD_BYTES_MAX, MARK_BYTES};
+use crate::keyspace::{Database, Edit, Exclusive, KeySpace, Kind, New, Old, Patience, Result, now_ms};
 use std::sync::atomic::Ordering::*;
 
 /// The position of the sweep in each database.
