@@ -1,5 +1,5 @@
 //! Lifetimes of the fields of hashes: HEXPIRE and its family, and HGETEX, HSETEX, HGETDEL. How they are stored:
-//! `keyspace/collections/fields.rs`.
+//! `keyspace/collections/fields/`.
 //!
 //! Redis 7.4 introduced HEXPIRE and its family, Redis 8.0 the other three. Replies and errors are the same as in Redis
 //! 8.2. Each command names its keyspace events itself. Not here: the sweep of expired fields

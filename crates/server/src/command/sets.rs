@@ -1,4 +1,4 @@
-//! Commands on sets. How they are stored: `keyspace/collections/fields.rs`.
+//! Commands on sets. How they are stored: `keyspace/collections/fields/`.
 
 use super::call::{Args, Call, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, Turn};
 use super::collection::Collection;

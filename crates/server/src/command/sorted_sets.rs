@@ -1,4 +1,4 @@
-//! Commands on one sorted set, and ZRANGESTORE. How they are stored: `keyspace/collections/sorted.rs`.
+//! Commands on one sorted set, and ZRANGESTORE. How they are stored: `keyspace/collections/sorted/`.
 //!
 //! A range of ranks, scores or members is first turned into one of ranks ([`Bounds::ranks`]); what follows is the same
 //! for ZRANGE, ZCOUNT and ZREMRANGEBYSCORE.

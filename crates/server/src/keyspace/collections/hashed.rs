@@ -7,7 +7,7 @@
 //! A segment has all fields of one part of the hash order, as with the table's buckets. A scan goes through that
 //! order: its cursor is a position in it, so a field that stays is returned exactly once, however often segments split.
 //!
-//! Not here: small collections (`fields.rs`, `sorted.rs`), the descriptor in the key (`shape.rs`).
+//! Not here: small collections (`fields/`, `sorted/`), the descriptor in the key (`shape.rs`).
 
 use super::elements;
 use super::shape::{Gap, LargeFields, SEGMENTS_PER_FIELD, damaged};

@@ -7,11 +7,11 @@
 //! shape.rs      the descriptor of a large collection
 //! segments.rs   the pairs that hold the elements of a large collection, and their removal
 //! hashed.rs     fields in segments, found by name
-//! tree.rs       elements in segments, in order: a counted B+ tree
+//! tree/         elements in segments, in order: a counted B+ tree
 //! list.rs       lists
-//! fields.rs     hashes and sets: hashed.rs, and tree.rs for lifetimes
-//! sorted.rs     sorted sets: hashed.rs and tree.rs
-//! stream/       streams: tree.rs
+//! fields/       hashes and sets: hashed.rs, and tree/ for lifetimes
+//! sorted/       sorted sets: hashed.rs and tree/
+//! stream/       streams: tree/
 //! ```
 //!
 //! Each file builds only on files above it, except that `shape.rs` calls `stream/` for the segments of a stream.

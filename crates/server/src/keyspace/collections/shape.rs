@@ -1,10 +1,10 @@
 //! The descriptor of a large collection, in its key's value: its number, and which segments belong to it.
 //!
 //! ```text
-//! flags, u8 | id | seed | count | bytes | segments, u64 each       a hash or a set (fields.rs)
+//! flags, u8 | id | seed | count | bytes | segments, u64 each       a hash or a set (fields/)
 //! flags, u8 | first | as of a hash | expiring | root | height | nodes | free, u64 each   a hash with lifetimes
 //! flags, u8 | id | start | count | per segment | bytes, u64 each   a list (list.rs)
-//! flags, u8 | as of a hash | root | height | nodes | free, u64 each a sorted set (sorted.rs, tree.rs)
+//! flags, u8 | as of a hash | root | height | nodes | free, u64 each a sorted set (sorted/, tree/)
 //! flags, u8 | id | root | height | nodes | free | ..., u64 each   a stream (stream/)
 //! ```
 //!

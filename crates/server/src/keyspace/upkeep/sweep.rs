@@ -6,7 +6,7 @@
 //! expired since the last tick of `housekeeping.rs`, as long as the time for a tick suffices.
 //!
 //! Each key is removed under the latch of its bucket, if it is still expired. A hash begins with the time
-//! when its first field expires (`collections/fields.rs`), so it is found like an expired key; its fields are removed
+//! when its first field expires (`collections/fields/`), so it is found like an expired key; its fields are removed
 //! with exclusive entry, in steps. A database without lifetimes is not walked: `Database::may_expire`.
 
 use crate::keyspace::collections::fields::FieldsMut;

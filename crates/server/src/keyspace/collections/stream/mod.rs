@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! the key's value   flags, u8 | 14 numbers, u64 each | the newest entries, up to TAIL_BYTES
-//! a tree (tree.rs)  all else, as members with the score 0, each a tag and:
+//! a tree (tree/)    all else, as members with the score 0, each a tag and:
 //!
 //!   1  group    name, 00 00                       number, last ID, entries read
 //!   2  consumer group's number, name, 00 00       number, when it was last seen
@@ -24,7 +24,7 @@
 //! groups.rs    consumer groups, consumers, pending entries
 //! ```
 //!
-//! Bytes of a file may be damaged, or made by an attacker: every number and record is checked, as in `tree.rs`.
+//! Bytes of a file may be damaged, or made by an attacker: every number and record is checked, as in `tree/`.
 //!
 //! All bytes here are on disk, numbers within records big-endian, so that they sort.
 
