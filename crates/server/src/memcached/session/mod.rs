@@ -260,96 +260,132 @@ impl MemcachedSession {
                 batch.server.foreign.note(batch.server.started, &self.client, "an HTTP request");
                 break (at, Flow::Close);
             }
-            let (start, rest) = (at, &input[after..]);
+            let start = at;
             at = after;
-            match request::parse(line) {
-                _ if !self.authenticated => match self.authenticate(line, rest, out) {
-                    Ok(bytes) => at += bytes,
-                    Err(Flow::Read(need)) => break (start, Flow::Read(after - start + need)),
-                    Err(flow) => break (at, flow),
-                },
-                Ok(Request::Get(get)) if get.exptime.is_none() => {
-                    let kind = if get.with_cas { Kind::Gets } else { Kind::Get };
-                    self.add_get(batch, &mut run, kind, start, &get, out)?;
-                }
-                Ok(Request::MetaGet(meta)) if meta::mostly_reads(&meta) => {
-                    self.make_place(batch, &mut run, Kind::MetaGet, start, out)?;
-                    run.metas.push(meta);
-                    run.places[run.len] = (start, 0);
-                    run.len += 1;
-                }
-                Ok(Request::Store(store)) => {
-                    let Some(data) = self.data(rest, store.data_len) else {
-                        break (start, Flow::Read(after - start + store.data_len + 2));
-                    };
-                    match data {
-                        Data::Is(data) => {
-                            at += data.len() + 2;
-                            self.add_store(batch, &mut run, start, &store, data, out)?;
-                        }
-                        Data::Bad(bytes) => {
-                            at += bytes;
-                            self.flush(batch, &mut run, out)?;
-                            if !store.quiet {
-                                out.extend_from_slice(BAD_CHUNK);
-                            }
-                        }
-                        Data::TooLarge => {
-                            self.flush(batch, &mut run, out)?;
-                            // As in memcached, refusing a new value also removes the old one.
-                            let key = (store.mode == Mode::Set).then_some(store.key);
-                            self.refuse_large(batch, start, key, store.data_len, store.quiet, out)?;
-                        }
-                    }
-                }
-                Ok(Request::MetaSet(meta, data_len)) => {
-                    let Some(data) = self.data(rest, data_len) else {
-                        break (start, Flow::Read(after - start + data_len + 2));
-                    };
-                    self.flush(batch, &mut run, out)?;
-                    match data {
-                        Data::Is(data) => {
-                            at += data.len() + 2;
-                            self.meta_set(batch, start, line, &meta, data, out)?;
-                        }
-                        Data::Bad(bytes) => {
-                            at += bytes;
-                            out.extend_from_slice(BAD_CHUNK);
-                        }
-                        Data::TooLarge => {
-                            self.refuse_large(batch, start, Some(&meta.key), data_len, false, out)?;
-                        }
-                    }
-                }
-                Ok(Request::Dump(kind)) => {
-                    self.flush(batch, &mut run, out)?;
-                    self.dump = Some(Dump::new(kind));
-                    if let Some(flow) = self.go_on_dumping(batch, out) {
-                        break (at, flow);
-                    }
-                }
-                Ok(Request::Quit) => {
-                    self.flush(batch, &mut run, out)?;
-                    break (at, Flow::Close);
-                }
-                Ok(request) => {
-                    self.flush(batch, &mut run, out)?;
-                    self.execute_one(batch, start, line, &request, out)?;
-                }
-                Err(refused) => {
-                    self.flush(batch, &mut run, out)?;
-                    self.figures.errors.fetch_add(1, Relaxed);
-                    self.swallow = refused.swallow;
-                    if !refused.text.is_empty() {
-                        out.extend_from_slice(refused.text.as_bytes());
-                        out.extend_from_slice(b"\r\n");
-                    }
-                }
+            match self.execute_line(batch, &mut run, start, line, &input[after..], out)? {
+                Step::Done(data_bytes) => at += data_bytes,
+                Step::More(need) => break (start, Flow::Read(after - start + need)),
+                Step::End(flow) => break (at, flow),
             }
         };
         self.flush(batch, &mut run, out)?;
         Ok((end, flow))
     }
+
+    /// Executes the request that `line` begins, or adds it to the run; `rest` begins with its data.
+    fn execute_line<'i>(
+        &mut self,
+        batch: &mut Batch<'_>,
+        run: &mut Run<'i>,
+        start: usize,
+        line: &'i [u8],
+        rest: &'i [u8],
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<Step, Pause> {
+        match request::parse(line) {
+            _ if !self.authenticated => {
+                return Ok(match self.authenticate(line, rest, out) {
+                    Ok(bytes) => Step::Done(bytes),
+                    Err(Flow::Read(need)) => Step::More(need),
+                    Err(flow) => Step::End(flow),
+                });
+            }
+            Ok(Request::Get(get)) if get.exptime.is_none() => {
+                let kind = if get.with_cas { Kind::Gets } else { Kind::Get };
+                self.add_get(batch, run, kind, start, &get, out)?;
+            }
+            Ok(Request::MetaGet(meta)) if meta::mostly_reads(&meta) => {
+                self.make_place(batch, run, Kind::MetaGet, start, out)?;
+                run.metas.push(meta);
+                run.places[run.len] = (start, 0);
+                run.len += 1;
+            }
+            Ok(Request::Store(store)) => return self.store_data(batch, run, start, &store, rest, out),
+            Ok(Request::MetaSet(meta, data_len)) => {
+                let Some(data) = self.data(rest, data_len) else { return Ok(Step::More(data_len + 2)) };
+                self.flush(batch, run, out)?;
+                match data {
+                    Data::Is(data) => {
+                        self.meta_set(batch, start, line, &meta, data, out)?;
+                        return Ok(Step::Done(data.len() + 2));
+                    }
+                    Data::Bad(bytes) => {
+                        out.extend_from_slice(BAD_CHUNK);
+                        return Ok(Step::Done(bytes));
+                    }
+                    Data::TooLarge => self.refuse_large(batch, start, Some(&meta.key), data_len, false, out)?,
+                }
+            }
+            Ok(Request::Dump(kind)) => {
+                self.flush(batch, run, out)?;
+                self.dump = Some(Dump::new(kind));
+                if let Some(flow) = self.go_on_dumping(batch, out) {
+                    return Ok(Step::End(flow));
+                }
+            }
+            Ok(Request::Quit) => {
+                self.flush(batch, run, out)?;
+                return Ok(Step::End(Flow::Close));
+            }
+            Ok(request) => {
+                self.flush(batch, run, out)?;
+                self.execute_one(batch, start, line, &request, out)?;
+            }
+            Err(refused) => {
+                self.flush(batch, run, out)?;
+                self.figures.errors.fetch_add(1, Relaxed);
+                self.swallow = refused.swallow;
+                if !refused.text.is_empty() {
+                    out.extend_from_slice(refused.text.as_bytes());
+                    out.extend_from_slice(b"\r\n");
+                }
+            }
+        }
+        Ok(Step::Done(0))
+    }
+
+    /// Adds the data at the beginning of `rest` to the run, or refuses it.
+    fn store_data<'i>(
+        &mut self,
+        batch: &mut Batch<'_>,
+        run: &mut Run<'i>,
+        start: usize,
+        store: &Store<'i>,
+        rest: &'i [u8],
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<Step, Pause> {
+        match self.data(rest, store.data_len) {
+            None => Ok(Step::More(store.data_len + 2)),
+            Some(Data::Is(data)) => {
+                self.add_store(batch, run, start, store, data, out)?;
+                Ok(Step::Done(data.len() + 2))
+            }
+            Some(Data::Bad(bytes)) => {
+                self.flush(batch, run, out)?;
+                if !store.quiet {
+                    out.extend_from_slice(BAD_CHUNK);
+                }
+                Ok(Step::Done(bytes))
+            }
+            Some(Data::TooLarge) => {
+                self.flush(batch, run, out)?;
+                // As in memcached, refusing a new value also removes the old one.
+                let key = (store.mode == Mode::Set).then_some(store.key);
+                self.refuse_large(batch, start, key, store.data_len, store.quiet, out)?;
+                Ok(Step::Done(0))
+            }
+        }
+    }
+}
+
+/// How the walk through the input continues after a request.
+enum Step {
+    /// After this many bytes of data behind its line.
+    Done(usize),
+    /// Its data is not there yet: this many bytes behind its line are needed.
+    More(usize),
+    /// No further request is executed now.
+    End(Flow),
 }
 
 const BAD_CHUNK: &[u8] = b"CLIENT_ERROR bad data chunk\r\n";
