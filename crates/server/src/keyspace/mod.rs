@@ -30,7 +30,7 @@
 //! staged.rs, watched.rs            changes that are collected; keys that are watched
 //! record.rs, heads.rs, marks.rs    stored values; which databases have heads; stored keys
 //! collections/, pairs.rs           hashes, sets, lists, sorted sets, streams; what they need of the key space
-//! upkeep/                          expired keys, the memory limit, counts of segments
+//! upkeep/                          expired keys, the memory limit
 //! opening.rs, saving.rs, swap.rs   files: opened, saved, exchanged
 //! cold.rs, failures.rs, sizes.rs   whether requests wait for the disk; whether writes fail; keys and bytes
 //! clock.rs, error.rs               the time of expiry; why commands fail
@@ -172,7 +172,7 @@ struct Database {
     cleared: AtomicBool,
     /// In memory: the segments of its large collections. In a file they are in `table`.
     segments: ArcSwapOption<Table>,
-    counts: Mutex<upkeep::counts::Counts>,
+    counts: Mutex<collections::counts::Counts>,
     /// Whether there are segments. Changes only while the gate is closed.
     has_segments: AtomicBool,
     /// Pairs of `table` that are not keys, without the header pair.

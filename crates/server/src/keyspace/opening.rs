@@ -5,10 +5,10 @@
 //! file     open FILE, and FILE-db1, ... if they exist -> read the header pair
 //! ```
 
+use super::collections::counts::Counts;
 use super::heads::heads_by;
 use super::record::MARK_BYTES;
 use super::swap::Order;
-use super::upkeep::counts::Counts;
 use super::upkeep::eviction::{Eviction, MemoryLimit};
 use super::{DATABASE_COUNT, Database, Gate, KeySpace, Place, Result, Watched, marks, now_ms};
 use crate::dictionary::Served;

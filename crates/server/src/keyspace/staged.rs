@@ -9,7 +9,7 @@
 //! Not here: reading through the changes and making them (`exclusive/`).
 
 use super::DATABASE_COUNT;
-use super::upkeep::counts::Counts;
+use super::collections::counts::Counts;
 use indexmap::{Equivalent, IndexMap};
 use std::collections::HashSet;
 

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! elements.rs   elements as bytes
+//! counts.rs     how many segments a database has, and which wait for their removal
 //! shape.rs      the descriptor of a large collection
 //! segments.rs   the pairs that hold the elements of a large collection, and their removal
 //! hashed.rs     fields in segments, found by name
@@ -18,6 +19,7 @@
 //!
 //! All but `segments.rs` read and change pairs through `pairs.rs`. Not here: what commands mean (`command`).
 
+pub(super) mod counts;
 pub(crate) mod elements;
 pub(crate) mod fields;
 pub(super) mod hashed;

@@ -13,9 +13,9 @@
 //! Cost: a segment takes its elements, 17 bytes of key and what the table needs for a pair, about 20 bytes.
 
 use super::shape::Gap;
+use crate::keyspace::collections::counts::numbers;
 use crate::keyspace::exclusive::Exclusive;
 use crate::keyspace::pairs::{Pairs, PairsMut};
-use crate::keyspace::upkeep::counts::numbers;
 use crate::keyspace::watched::Happened;
 use crate::keyspace::{Attributes, Database, KeySpace, Kind, Patience, Result, Shared, SpaceError, marks};
 use splitpoint::Table;

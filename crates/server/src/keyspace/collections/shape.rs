@@ -11,7 +11,7 @@
 //! All bytes here are on disk. A file may come from anywhere, so contradictions are errors, and numbers that
 //! cannot be checked here cost no more work than there are segments ([`GAP_MAX`]).
 
-use crate::keyspace::upkeep::counts::numbers;
+use crate::keyspace::collections::counts::numbers;
 use crate::keyspace::{Kind, Result, SpaceError};
 use splitpoint::{Error, ErrorKind};
 use std::ops::Range;

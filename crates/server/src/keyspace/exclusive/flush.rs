@@ -1,7 +1,7 @@
 //! Removes all keys of a database: FLUSHDB and FLUSHALL.
 
 use super::Exclusive;
-use crate::keyspace::upkeep::counts::Counts;
+use crate::keyspace::collections::counts::Counts;
 use crate::keyspace::{FLUSHED_MAX, Result, SpaceError};
 use splitpoint::Table;
 use std::sync::Arc;

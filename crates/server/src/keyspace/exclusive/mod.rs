@@ -32,7 +32,7 @@ mod watchers;
 use super::gate::ExclusiveEntry;
 use super::staged::Transaction;
 use super::watched::Change;
-use super::{Attributes, Clock, Database, KeySpace, Place, Result, marks};
+use super::{Attributes, Clock, Database, KeySpace, Place, Result};
 use splitpoint::Table;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
@@ -112,7 +112,7 @@ impl<'k> Exclusive<'k> {
     }
 
     fn stored<'a>(&self, key: &'a [u8]) -> std::borrow::Cow<'a, [u8]> {
-        if self.space.in_file() { marks::of_key(key) } else { key.into() }
+        self.space.stored(key)
     }
 
     /// The table of a database, created if it has none yet.

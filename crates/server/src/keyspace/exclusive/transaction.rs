@@ -8,10 +8,10 @@
 //! What is collected, and savepoints: `staged.rs`.
 
 use super::Exclusive;
+use crate::keyspace::collections::counts::Counts;
 use crate::keyspace::collections::shape::first_expiry;
 use crate::keyspace::record::HEAD_BYTES_MAX;
 use crate::keyspace::staged::{Presence, Transaction};
-use crate::keyspace::upkeep::counts::Counts;
 use crate::keyspace::{Attributes, DATABASE_COUNT, Result, marks};
 use splitpoint::Table;
 

@@ -1,7 +1,6 @@
-//! What keeps the key space within its limits: expired keys, memory, segments.
+//! What keeps the key space within its limits: expired keys, memory.
 //!
 //! ```text
-//! counts.rs     how many segments a database has, and which wait for their removal
 //! sweep.rs      finds and removes expired keys and fields
 //! eviction.rs   the memory limit, and which keys are evicted
 //! ```
@@ -9,6 +8,5 @@
 //! `housekeeping.rs` calls the sweep, and evicts the keys that no write had the time to evict. Not here: the removal of
 //! segments (`collections/segments.rs`).
 
-pub(super) mod counts;
 pub(super) mod eviction;
 pub(super) mod sweep;
