@@ -219,7 +219,7 @@ platforms: tools
 	    fi; \
 	    echo "cargo check --target $$platform"; \
 	    PATH=$$tools:$$PATH RUSTFLAGS='-D warnings' CARGO_TARGET_DIR='$(BUILT)/platforms' \
-	        cargo-zigbuild check --quiet --locked --target $$platform $(PUBLISHED) || exit 1; \
+	        cargo-zigbuild check --quiet --locked --target $$platform $(PUBLISHED) --features splitpoint-cli/full || exit 1; \
 	done
 	@if command -v qemu-aarch64 >/dev/null 2>&1 && command -v aarch64-linux-gnu-gcc >/dev/null 2>&1; then \
 	    CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \

@@ -50,10 +50,10 @@ enum Command {
     /// Store and read an English dictionary, compared with the paper's figures: under half a minute
     Tour {
         /// Runs of each test
-        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
         runs: u32,
         /// Pairs of the growing table at the end
-        #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+        #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
         pairs: u64,
     },
     /// Run workloads and write their results

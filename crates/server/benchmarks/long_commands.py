@@ -84,7 +84,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("servers", nargs="*")
     options = parser.parse_args()
-    ours = options.servers or ["splitpoint=" + os.environ.get("SPLITPOINT_SERVE", "target/release/splitpoint serve")]
+    ours = options.servers or ["splitpoint=" + os.environ.get("SPLITPOINT_SERVE", "target/packaged/splitpoint serve")]
     servers = [*(server.split("=", 1) for server in ours), ("redis", None)]
     found = {}
     for number in range(options.rounds):

@@ -3,8 +3,8 @@
 
     processor_time.py [--rounds 3] [--places memory,file] [--commands SET,GET,...] [NAME=PROGRAM ...]
 
-NAME=PROGRAM is a server of ours, such as `before=target/before/splitpoint serve`; by default SPLITPOINT_SERVE, or the
-release build. redis-benchmark sends single requests from 20 connections, and pipelines of 16 and 100 from 8, with
+NAME=PROGRAM is a server of ours, such as `before=target/before/splitpoint serve`; by default SPLITPOINT_SERVE, or what
+`make install` builds. redis-benchmark sends single requests from 20 connections, and pipelines of 16 and 100 from 8, with
 20,000 random keys and values of 16 bytes; hashes have 5 fields. A name with -one is of one key: fields and members are
 of 20,000, lists and streams grow. Redis writes its AOF once a second. Processor time is that of all threads
 (schedstat), so other work on the machine changes it less than rates. perf counts futex calls, of the threads that the
@@ -99,7 +99,7 @@ def main():
     parser.add_argument("--commands", default=",".join(COMMANDS))
     parser.add_argument("servers", nargs="*")
     options = parser.parse_args()
-    ours = options.servers or ["splitpoint=" + os.environ.get("SPLITPOINT_SERVE", "target/release/splitpoint serve")]
+    ours = options.servers or ["splitpoint=" + os.environ.get("SPLITPOINT_SERVE", "target/packaged/splitpoint serve")]
     servers = [*(server.split("=", 1) for server in ours), ("redis", None)]
     columns = [(place, name) for place in options.places.split(",") for name, _ in servers]
     found = {}

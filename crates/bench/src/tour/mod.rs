@@ -47,8 +47,9 @@ pub fn run(runs: u32, pairs: u64) -> Outcome {
     }
     fs::create_dir_all(&place).map_err(|error| format!("{}: {error}", place.display()))?;
     let walked = walk(&Bench { place: &place, runs }, pairs, &mut std::io::stdout());
-    fs::remove_dir_all(&place)?;
-    walked
+    let removed = fs::remove_dir_all(&place);
+    walked?;
+    Ok(removed?)
 }
 
 fn walk(bench: &Bench<'_>, growing: u64, out: &mut dyn Write) -> Outcome {

@@ -1,7 +1,7 @@
-//! Executes the requests of a batch, in their order: a run of one command by one call of the table, changes of collections
-//! together, everything else one by one (`one.rs`).
+//! Executes the requests of a batch, in their order: a run of one command by one call of the table, changes of
+//! collections together, everything else one by one (`one.rs`).
 
-use super::one::Step;
+use super::one::{Step, Work};
 use super::{OUTPUT_BYTES, RUN_MAX, RespSession};
 use crate::command::blocking;
 use crate::command::call::{Args, Refusal, Span, Turn};
@@ -10,7 +10,6 @@ use crate::command::reply::Version;
 use crate::command::spec::{Flags, Id, Spec};
 use crate::command::state::Replies;
 use crate::keyspace::{LONG_VALUE_BYTES, Patience, Shared, Waits};
-use crate::server::Server;
 use crate::session::Flow;
 use std::time::Instant;
 
@@ -103,20 +102,6 @@ impl<'b> Batch<'b> {
     fn args_of(self, requests: &'b [Request]) -> impl Iterator<Item = Args<'b>> + Clone {
         requests.iter().map(move |request| self.args(request))
     }
-}
-
-/// What the steps of a batch share.
-pub(super) struct Work<'k> {
-    pub(super) server: &'k Server,
-    pub(super) patience: Patience,
-    /// Shared entry to the key space, while it is of use.
-    pub(super) shared: Option<Shared<'k>>,
-    /// When the last command ended.
-    clock: Instant,
-    /// Lookups may have to wait for the disk, and this thread may not.
-    may_read: bool,
-    /// There are values that take long to copy, and this thread must not.
-    may_be_long: bool,
 }
 
 /// How many requests were executed; an error: how many before the batch stopped, and how the connection continues.
@@ -391,16 +376,5 @@ impl RespSession {
     #[inline]
     fn edits(&self, id: Id, request: &Request) -> bool {
         (id != Id::Set || request.count > 3) && matches!(Handler::of(id), Handler::Edit(_))
-    }
-}
-
-impl<'k> Work<'k> {
-    /// Shared entry, kept for the next requests; `None` if it would have to wait.
-    #[inline]
-    pub(super) fn enter(&mut self) -> Option<&Shared<'k>> {
-        if self.shared.is_none() {
-            self.shared = self.server.share(self.patience);
-        }
-        self.shared.as_ref()
     }
 }

@@ -1,7 +1,7 @@
-//! Executes one request: whether it is allowed, queued by MULTI, or executed now, and with which entry to the key space.
+//! Executes one request: whether it is allowed, queued by MULTI, or executed now, and with which entry to the key
+//! space.
 
 use super::RespSession;
-use super::batch::Work;
 use crate::command::acl::{self, Context};
 use crate::command::call::{Args, Outcome, Refusal, Turn};
 use crate::command::dispatch::Handler;
@@ -9,9 +9,35 @@ use crate::command::number::parse_integer;
 use crate::command::reply::Version;
 use crate::command::spec::{self, Flags, Id, Spec};
 use crate::command::{blocking, cluster, collection, edit, events};
-use crate::keyspace::{Exclusive, Patience};
+use crate::keyspace::{Exclusive, Patience, Shared};
+use crate::server::Server;
 use std::sync::atomic::Ordering::*;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// What the steps of a batch share.
+pub(super) struct Work<'k> {
+    pub(super) server: &'k Server,
+    pub(super) patience: Patience,
+    /// Shared entry to the key space, while it is of use.
+    pub(super) shared: Option<Shared<'k>>,
+    /// When the last command ended.
+    pub(super) clock: Instant,
+    /// Lookups may have to wait for the disk, and this thread may not.
+    pub(super) may_read: bool,
+    /// There are values that take long to copy, and this thread must not.
+    pub(super) may_be_long: bool,
+}
+
+impl<'k> Work<'k> {
+    /// Shared entry, kept for the next requests; `None` if it would have to wait.
+    #[inline]
+    pub(super) fn enter(&mut self) -> Option<&Shared<'k>> {
+        if self.shared.is_none() {
+            self.shared = self.server.share(self.patience);
+        }
+        self.shared.as_ref()
+    }
+}
 
 impl RespSession {
     /// Executes one request, or queues it.
@@ -222,7 +248,7 @@ impl RespSession {
         self.state.transaction.as_mut().map_or(Ok(()), |transaction| transaction.queue(spec, args, slot, most))
     }
 
-    /// Tells monitors of a command once it is certain that it is executed now; of EXEC they are told after its commands.
+    /// Tells monitors of a command, once it is certain that it is executed now; of EXEC, after its commands.
     fn feed_monitors(&self, spec: &'static Spec, args: &Args<'_>) {
         if spec.id != Id::Exec {
             self.state.feed_monitors(spec, args, &self.state.client.address);
