@@ -1,11 +1,10 @@
 //! Grows a table from empty, one put at a time: how fast, and how long is the slowest put?
 //!
 //! Linear hashing splits at most one bucket per put, so no put waits for the table to be copied; in a map that
-//! doubles, one put in a million waits for all others. Two passes per run: one for the speed, and one with a clock
+//! doubles, one put in a million waits for all others. Two passes: one for the speed, and one with a clock
 //! around each put, which has a cost of its own. The slowest put includes whatever else the machine did at that
 //! moment.
 
-use super::suite::{Bench, median};
 use super::{SEED, wrong_answer};
 use crate::engine::Outcome;
 use crate::input::Source;
@@ -19,7 +18,7 @@ use std::time::Instant;
 const KEY_BYTES: usize = 16;
 const VALUE_BYTES: usize = 32;
 
-/// Medians over the runs, in seconds.
+/// Times are in seconds.
 pub struct Growth {
     pub pairs: u64,
     pub payload_bytes: u64,
@@ -40,31 +39,15 @@ pub struct Pace {
     pub put_slowest: f64,
 }
 
-/// The figures of each run, one column each; the medians are taken at the end.
-#[derive(Default)]
-struct Column {
-    put: Vec<f64>,
-    get: Vec<f64>,
-    put_median: Vec<f64>,
-    put_999: Vec<f64>,
-    put_slowest: Vec<f64>,
-}
-
-impl Column {
-    fn push_puts(&mut self, puts: &Latencies) {
+impl Pace {
+    fn new(put: f64, get: f64, puts: &Latencies) -> Self {
         let seconds = |ns: u64| ns as f64 * 1e-9;
-        self.put_median.push(seconds(puts.quantile_ns(0.5)));
-        self.put_999.push(seconds(puts.quantile_ns(0.999)));
-        self.put_slowest.push(seconds(puts.longest().0));
-    }
-
-    fn pace(self) -> Pace {
-        Pace {
-            put: median(self.put),
-            get: median(self.get),
-            put_median: median(self.put_median),
-            put_999: median(self.put_999),
-            put_slowest: median(self.put_slowest),
+        Self {
+            put,
+            get,
+            put_median: seconds(puts.quantile_ns(0.5)),
+            put_999: seconds(puts.quantile_ns(0.999)),
+            put_slowest: seconds(puts.longest().0),
         }
     }
 }
@@ -78,64 +61,59 @@ impl Pairs {
     }
 }
 
-pub fn grow(bench: &Bench<'_>, count: u64) -> Outcome<Growth> {
+pub fn grow(place: &Path, count: u64) -> Outcome<Growth> {
     let input = Input::Mixed { key_bytes: KEY_BYTES, value_bytes: VALUE_BYTES, seed: SEED };
     let source = Source::new(&input, count)?;
     let mut pairs = Pairs(Vec::new());
     for i in 0..count {
         source.write(i, &mut pairs.0);
     }
-    let path = bench.place.join("growing.spt");
-    let (mut table, mut std_map) = (Column::default(), Column::default());
-    let mut file_bytes = 0;
-    for _ in 0..bench.runs {
-        file_bytes = grow_table(&pairs, &path, &mut table)?;
-        grow_std_map(&pairs, &mut std_map)?;
-    }
-    let payload_bytes = pairs.0.len() as u64;
-    Ok(Growth { pairs: count, payload_bytes, file_bytes, table: table.pace(), std_map: std_map.pace() })
+    let path = place.join("growing.spt");
+    let (table, file_bytes) = grow_table(&pairs, &path)?;
+    let std_map = grow_std_map(&pairs)?;
+    Ok(Growth { pairs: count, payload_bytes: pairs.0.len() as u64, file_bytes, table, std_map })
 }
 
-/// Returns the file's size at the end.
-fn grow_table(pairs: &Pairs, path: &Path, column: &mut Column) -> Outcome<u64> {
+/// Also returns the file's size at the end.
+fn grow_table(pairs: &Pairs, path: &Path) -> Outcome<(Pace, u64)> {
     let table = empty_table(path)?;
-    column.put.push(seconds_of(pairs, |key, value| Ok(table.put(key, value)?))?);
+    let put = seconds_of(pairs, |key, value| Ok(table.put(key, value)?))?;
     let mut found = Vec::new();
-    column.get.push(seconds_of(pairs, |key, value| {
+    let get = seconds_of(pairs, |key, value| {
         let right = table.get_into(key, &mut found)? && found == value;
         if right { Ok(()) } else { Err(wrong_answer("not the value that was put", key)) }
-    })?);
+    })?;
     table.close()?;
     let file_bytes = path.metadata()?.len();
     std::fs::remove_file(path)?;
 
     let table = empty_table(path)?;
-    column.push_puts(&latencies_of(pairs, |key, value| Ok(table.put(key, value)?))?);
+    let puts = latencies_of(pairs, |key, value| Ok(table.put(key, value)?))?;
     table.close()?;
     std::fs::remove_file(path)?;
-    Ok(file_bytes)
+    Ok((Pace::new(put, get, &puts), file_bytes))
 }
 
-fn grow_std_map(pairs: &Pairs, column: &mut Column) -> Outcome {
+fn grow_std_map(pairs: &Pairs) -> Outcome<Pace> {
     let mut map = HashMap::new();
-    column.put.push(seconds_of(pairs, |key, value| {
+    let put = seconds_of(pairs, |key, value| {
         map.insert(key.to_vec(), value.to_vec());
         Ok(())
-    })?);
+    })?;
     let mut found = Vec::new();
-    column.get.push(seconds_of(pairs, |key, value| {
+    let get = seconds_of(pairs, |key, value| {
         found.clear();
         found.extend_from_slice(map.get(key).map_or(&[], |value| &value[..]));
         if found == value { Ok(()) } else { Err(wrong_answer("not the value that was put into the map", key)) }
-    })?);
+    })?;
     drop(map);
 
     let mut map = HashMap::new();
-    column.push_puts(&latencies_of(pairs, |key, value| {
+    let puts = latencies_of(pairs, |key, value| {
         map.insert(key.to_vec(), value.to_vec());
         Ok(())
-    })?);
-    Ok(())
+    })?;
+    Ok(Pace::new(put, get, &puts))
 }
 
 fn empty_table(path: &Path) -> Outcome<Table> {

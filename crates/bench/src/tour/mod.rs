@@ -22,8 +22,6 @@ use std::fs;
 use std::io::{ErrorKind, Write};
 use suite::Bench;
 
-/// Most runs of the growing table; each run is long enough to be stable.
-const GROWTH_RUNS_MAX: u32 = 3;
 /// Words in `data/english-words.txt`.
 const WORDS: u64 = 172_823;
 /// Accounts of the paper's password file; two pairs each.
@@ -65,8 +63,7 @@ fn walk(bench: &Bench<'_>, growing: u64, out: &mut dyn Write) -> Outcome {
     let accounts = listed(&Input::Accounts { seed: SEED }, ACCOUNTS)?;
     report.figure_8b(&accounts, &bench.on_disk(&accounts, paper::disk_options)?, &bench.in_memory(&accounts)?)?;
 
-    let growing_runs = Bench { runs: bench.runs.min(GROWTH_RUNS_MAX), ..*bench };
-    report.growth(&growth::grow(&growing_runs, growing)?)?;
+    report.growth(&growth::grow(bench.place, growing)?)?;
     report.try_next()
 }
 

@@ -92,7 +92,7 @@ impl Report<'_> {
 
     pub fn growth(&mut self, growth: &Growth) -> Outcome {
         self.line(&format!("\n5. Growing from empty to {} pairs, one put at a time.", grouped(growth.pairs as f64)))?;
-        self.line("   Keys of 16 random bytes, values of 32. No put waits for a rehash.\n")?;
+        self.line("   Keys of 16 random bytes, values of 32; one run. No put waits for a rehash.\n")?;
         self.line("                      puts/s       gets/s   median put   99.9 % within   slowest")?;
         self.line(&growth_line("splitpoint", growth.pairs, &growth.table))?;
         self.line(&growth_line("std HashMap", growth.pairs, &growth.std_map))?;

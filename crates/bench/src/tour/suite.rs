@@ -14,7 +14,6 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The directory of the tests, and the number of runs.
-#[derive(Clone, Copy)]
 pub struct Bench<'b> {
     pub place: &'b Path,
     pub runs: u32,
@@ -56,7 +55,7 @@ pub struct Times {
 }
 
 /// Returns the middle value; of an even number, the lower one of the two in the middle.
-pub fn median(mut values: Vec<f64>) -> f64 {
+fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[(values.len() - 1) / 2]
 }
