@@ -1,9 +1,8 @@
 //! Grows a table from empty, one put at a time: how fast, and how long is the slowest put?
 //!
 //! Linear hashing splits at most one bucket per put, so no put waits for the table to be copied; in a map that
-//! doubles, one put in a million waits for all others. Two passes: one for the speed, and one with a clock
-//! around each put, which has a cost of its own. The slowest put includes whatever else the machine did at that
-//! moment.
+//! doubles, one put in a million waits for all others. Two passes: one for the speed, and one with a clock around each
+//! put, which has a cost of its own. The slowest put includes whatever else the machine did at that moment.
 
 use super::{SEED, wrong_answer};
 use crate::engine::Outcome;

@@ -1,7 +1,7 @@
 //! What `make run` runs: real data in and out of a table, timed, checked, and compared with figures of 1991.
 //!
-//! The tests are those of Seltzer & Yigit 1991, Figures 8a and 8b, on a free English word list and on generated
-//! accounts. Two more questions follow: how does it compare with the standard library's map, and how long does the
+//! The tests repeat Figures 8a and 8b of Seltzer & Yigit 1991, on a free English word list and on generated accounts.
+//! Two more questions follow: how does it compare with the standard library's map, and how long does the
 //! slowest single put take while a table grows? `suite.rs` and `growth.rs` run and time, `paper.rs` holds the figures
 //! of 1991, `report.rs` prints.
 //!

@@ -7,6 +7,7 @@ use super::{PairList, total_bytes};
 use crate::engine::Outcome;
 use crate::report::grouped;
 use std::io::Write;
+use std::time::Duration;
 
 const TRY_NEXT: &str = "
 Try next, with the program: cargo install --locked --path crates/cli
@@ -166,24 +167,6 @@ fn size(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
-/// Formats about three digits and a unit: `870 ns`, `3.1 ms`, `12.0 s`.
 fn seconds(seconds: f64) -> String {
-    let (amount, unit) = match seconds {
-        s if s >= 1.0 => (s, "s"),
-        s if s >= 1e-3 => (s * 1e3, "ms"),
-        s if s >= 1e-6 => (s * 1e6, "us"),
-        s => return format!("{:.0} ns", s * 1e9),
-    };
-    if amount >= 100.0 { format!("{amount:.0} {unit}") } else { format!("{amount:.1} {unit}") }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::seconds;
-
-    #[test]
-    fn times_have_three_digits_and_a_unit() {
-        let times = [8.7e-7, 0.0031, 0.25, 12.0].map(seconds);
-        assert_eq!(times, ["870 ns", "3.1 ms", "250 ms", "12.0 s"]);
-    }
+    format!("{:.1?}", Duration::from_secs_f64(seconds))
 }

@@ -15,7 +15,7 @@
 //!
 //! Nodes may be damaged, or made by an attacker: every level, count and number is checked, so that a walk ends.
 //!
-//! Source: Bayer & McCreight 1972; the counts are those of order-statistic trees (Cormen et al., chapter 17). Differs:
+//! Source: Bayer & McCreight 1972; counts as in order-statistic trees (Cormen et al., chapter 17). Differs:
 //! nodes are found by number in the table of the keys, and have no links to their neighbours.
 //!
 //! All bytes here are on disk.
