@@ -115,8 +115,8 @@ fn node<R: Read>(
             }
             pairs.push(text(source, &mut elements)?);
         }
-        let taken = if is_same { 3 + count } else { 4 + 2 * count };
-        if elements.number()? != taken || pairs.is_empty() {
+        let taken = if is_same { 3 + pairs.len() / 2 } else { 4 + pairs.len() };
+        if elements.number()? != taken as i64 || pairs.is_empty() {
             return Err(wrong());
         }
         if flags & REMOVED != 0 {

@@ -120,6 +120,38 @@ fn sorted(value: Value) -> Value {
     }
 }
 
+/// A stream of one entry, in a node with these numbers in their places.
+fn stream_of_node(numbers: [i64; 10]) -> Vec<u8> {
+    let [live, removed, names, end_of_names, flags, ms, seq, fields, taken, extra] = numbers;
+    let mut listpack = packed::Listpack::new();
+    [live, removed, names].map(|number| listpack.push_number(number));
+    listpack.push(b"name");
+    [end_of_names, flags, ms, seq, fields].map(|number| listpack.push_number(number));
+    [&b"field"[..], b"value"].map(|text| listpack.push(text));
+    listpack.push_number(taken);
+    let mut bytes = vec![kind::STREAM];
+    let mut sink = sink::Sink { out: &mut bytes };
+    sink.length(1);
+    sink.string(&[&1_u64.to_be_bytes()[..], &0_u64.to_be_bytes()].concat());
+    sink.string(&listpack.end());
+    // Entries, the last ID, groups.
+    [1, 1, extra as u64, 0].map(|number| sink.length(number));
+    bytes
+}
+
+#[test]
+fn a_number_in_a_node_of_a_stream_may_have_any_value() {
+    let right = [1, 0, 1, 0, 0, 0, 0, 1, 6, 0];
+    assert!(value_of(&stream_of_node(right), LIMITS).is_ok());
+    for place in 0..right.len() {
+        for number in [i64::MIN, i64::MIN / 2 - 1, i64::MIN / 2, -1, 0, 2, i64::MAX / 2 + 1, i64::MAX - 1, i64::MAX] {
+            let mut numbers = right;
+            numbers[place] = number;
+            let _ = value_of(&stream_of_node(numbers), LIMITS);
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn every_value_comes_back_from_its_payload(value in value()) {
