@@ -16,11 +16,12 @@
 //! The commands of a connection take effect in order, so a run ends at the first other command. Equal keys in a run
 //! need no special handling, because `put_many` and `append_many` keep the order.
 //!
-//! `batch.rs` walks through a batch, `runs.rs` executes the runs, `one.rs` everything else.
+//! `batch.rs` walks through a batch, `lookups.rs` and `runs.rs` execute the runs, `one.rs` everything else.
 //!
 //! Not here: what commands mean (`command`), sockets (`connection.rs`).
 
 mod batch;
+mod lookups;
 mod one;
 mod runs;
 

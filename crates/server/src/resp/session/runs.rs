@@ -1,11 +1,10 @@
-//! Runs: requests of one command that one call of the table executes together, and their replies.
+//! Runs of changes: requests of one command that one call of the table executes together, and their replies.
 //!
-//! A run of lookups ends when the output becomes long; if some lookups were wasted, the next run is shorter. A run of
-//! writes that fails in the middle is answered up to the failure, and the rest is another run. Changes of large
+//! A run that fails in the middle is answered up to the failure, and the rest is another run. Changes of large
 //! collections are the exception (`change_run`): they are of several commands and keys, and over a file one batch.
 
 use super::{OUTPUT_BYTES, RUN_MAX, RespSession};
-use crate::command::call::{Args, Refusal, Turn, WRONG_TYPE};
+use crate::command::call::{Args, Refusal, Turn};
 use crate::command::collection::{self, Collection};
 use crate::command::dispatch::Handler;
 use crate::command::edit::Plan;
@@ -13,140 +12,11 @@ use crate::command::events;
 use crate::command::reply;
 use crate::command::spec::{Id, Spec};
 use crate::command::strings;
-use crate::keyspace::{
-    self, Attributes, Edit, Exclusive, Kind, New, Old, PairsMut, Record, SHORT_VALUE_BYTES, Shared, SpaceError,
-};
+use crate::keyspace::{self, Attributes, Edit, Exclusive, New, Old, PairsMut, SHORT_VALUE_BYTES, Shared, SpaceError};
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
 impl RespSession {
-    /// Answers lookups of at most `MOST` keys until the output is long. Returns the number of requests answered; `None`
-    /// if they must be answered one by one.
-    pub(super) fn lookup_run<'a, const MOST: usize>(
-        &mut self,
-        shared: &Shared<'_>,
-        id: Id,
-        args: impl Iterator<Item = Args<'a>>,
-        out: &mut Vec<u8>,
-    ) -> Option<usize> {
-        let mut keys: [&[u8]; MOST] = [&[]; MOST];
-        // `firsts[i]`: the key count of the request that begins at key i, else 0.
-        let mut firsts = [0u8; MOST];
-        let (mut key_count, mut count) = (0, 0);
-        for args in args {
-            firsts[key_count] = (args.len() - 1) as u8; // at most RUN_MAX
-            for key in args.from(1) {
-                keys[key_count] = key;
-                key_count += 1;
-            }
-            count += 1;
-        }
-        if let Some(dictionary) = self.state.server.space.dictionary() {
-            // Requests for other nodes are redirected one by one.
-            key_count = dictionary.count_served(&keys[..key_count], &firsts);
-            if key_count == 0 {
-                return None;
-            }
-            count = firsts[..key_count].iter().filter(|&&keys| keys > 0).count();
-        }
-        let (before, version) = (out.len(), self.state.version);
-        let space = &self.state.server.space;
-        let (mut hits, mut looked, mut done, mut stopped) = (0, 0, 0, false);
-        // Keys of the request not looked up yet, and those found present.
-        let (mut left, mut present, mut refused) = (0, 0, 0);
-        let mut take = |index: usize, value: Found<'_>| {
-            if firsts[index] > 0 {
-                if out.len() > OUTPUT_BYTES && !stopped {
-                    stopped = true;
-                }
-                (left, present) = (firsts[index], 0);
-                if !stopped {
-                    done += 1;
-                    if id == Id::MGet {
-                        reply::array(out, usize::from(left));
-                    }
-                }
-            }
-            if stopped {
-                return;
-            }
-            looked += 1;
-            let len = match value {
-                Found::Value(value) => value.map(<[u8]>::len),
-                Found::Len(len) => len,
-                Found::WrongType => None,
-            };
-            space.note_len(len.unwrap_or(0));
-            hits += u64::from(len.is_some() || matches!(value, Found::WrongType));
-            match (id, value) {
-                (Id::Get | Id::StrLen, Found::WrongType) => {
-                    reply::error(out, WRONG_TYPE);
-                    refused += 1;
-                }
-                (Id::MGet, Found::WrongType) => reply::null(out, version),
-                (Id::Get | Id::MGet, Found::Value(value)) => reply::bulk_or_null(out, value, version),
-                (Id::StrLen, _) => reply::count(out, len.unwrap_or(0) as u64),
-                _ => {
-                    (left, present) = (left - 1, present + u64::from(len.is_some()));
-                    if left == 0 {
-                        reply::count(out, present);
-                    }
-                }
-            }
-        };
-        let keys = &keys[..key_count];
-        let found = match id {
-            Id::Get | Id::MGet => shared.read_many(self.state.database, keys, |index, record| {
-                take(index, Found::of(record));
-            }),
-            Id::StrLen => keys.iter().enumerate().try_for_each(|(index, key)| {
-                let found = match shared.value_len(self.state.database, key) {
-                    Err(SpaceError::WrongType) => Found::WrongType,
-                    len => Found::Len(len?),
-                };
-                take(index, found);
-                Ok(())
-            }),
-            // These need only the length, so large values are not read.
-            _ => keys.iter().enumerate().try_for_each(|(index, key)| {
-                let attributes = shared.attributes(self.state.database, key)?;
-                take(index, Found::Len(attributes.map(|_| 0)));
-                Ok(())
-            }),
-        };
-        // Lookups of values record the use themselves.
-        if matches!(id, Id::StrLen | Id::Touch) {
-            shared.note_use(keys);
-        }
-        if found.is_err() {
-            // Answer them one by one instead, each with its own error.
-            out.truncate(before);
-            return None;
-        }
-        self.state.figures.note_failures(id, WRONG_TYPE.as_bytes(), refused);
-        // With large values, some were copied but not sent; make the next run shorter.
-        self.lookup_run_max = if done < count { looked.max(1) } else { (2 * self.lookup_run_max).min(RUN_MAX) };
-        let misses = looked as u64 - hits;
-        if hits > 0 {
-            self.state.figures.hits.fetch_add(hits, Relaxed);
-        }
-        if misses > 0 {
-            self.publish_misses(shared, keys);
-            self.state.figures.misses.fetch_add(misses, Relaxed);
-        }
-        Some(done)
-    }
-
-    /// Publishes which of these keys are absent, if any client wants to know.
-    #[inline(never)]
-    fn publish_misses(&self, shared: &Shared<'_>, keys: &[&[u8]]) {
-        let (notices, database) = (&self.state.server.notices, self.state.database);
-        if notices.wants_misses() {
-            let absent = keys.iter().filter(|key| matches!(shared.attributes(database, key), Ok(None)));
-            absent.for_each(|key| notices.missed(database, key));
-        }
-    }
-
     pub(super) fn set_run<'a, const MOST: usize>(
         &mut self,
         shared: &Shared<'_>,
@@ -536,22 +406,4 @@ fn pairs_of<'a>(args: impl Iterator<Item = Args<'a>>, pairs: &mut [(&'a [u8], &'
         count += 1;
     }
     count
-}
-
-/// The result of a lookup: the value, or only its length.
-#[derive(Clone, Copy)]
-enum Found<'v> {
-    Value(Option<&'v [u8]>),
-    Len(Option<usize>),
-    WrongType,
-}
-
-impl<'v> Found<'v> {
-    #[inline]
-    fn of(record: Option<Record<'v>>) -> Found<'v> {
-        match record {
-            Some(record) if record.attributes.kind != Kind::String => Found::WrongType,
-            record => Found::Value(record.map(|record| record.value)),
-        }
-    }
 }
