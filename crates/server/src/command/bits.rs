@@ -1,4 +1,4 @@
-//! Commands on the bits of values, and LCS. Bit 0 is the highest bit of the first byte.
+//! Commands on the bits of values. Bit 0 is the highest bit of the first byte.
 //!
 //! SETBIT, GETBIT and BITFIELD read and write only the bytes that contain the bits. The others read only the requested
 //! range.
@@ -357,99 +357,5 @@ pub(super) fn bitfield_ro(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> O
         turn.get_part(call.database, call.args.at(1), |_| field.bytes(), &mut bytes)?;
         reply::integer(call.out, field.get(&bytes) as i64); // at most 64 bits
     }
-    Ok(())
-}
-
-/// `LCS key1 key2 [LEN] [IDX] [MINMATCHLEN len] [WITHMATCHLEN]`
-pub(super) fn lcs(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
-    /// The largest table of lengths, in cells.
-    const CELLS_MAX: usize = 128 << 20;
-    let args = call.args;
-    let (mut only_len, mut indices, mut least, mut with_len) = (false, false, 0, false);
-    let mut index = 3;
-    while index < args.len() {
-        if args.is(index, "len") {
-            only_len = true;
-        } else if args.is(index, "idx") {
-            indices = true;
-        } else if args.is(index, "withmatchlen") {
-            with_len = true;
-        } else if args.is(index, "minmatchlen") && index + 1 < args.len() {
-            index += 1;
-            least = usize::try_from(integer(args.at(index))?.max(0)).unwrap_or(usize::MAX);
-        } else {
-            return Err(SYNTAX.into());
-        }
-        index += 1;
-    }
-    if only_len && indices {
-        return Err("ERR If you want both the length and indexes, please just use IDX.".into());
-    }
-    let (mut a, mut b) = (Vec::new(), Vec::new());
-    turn.get_part(call.database, args.at(1), |len| 0..len, &mut a)?;
-    turn.get_part(call.database, args.at(2), |len| 0..len, &mut b)?;
-    let width = b.len() + 1;
-    if (a.len() + 1).checked_mul(width).is_none_or(|cells| cells > CELLS_MAX) {
-        return Err("ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len".into());
-    }
-    // lengths[i * width + j]: the length of the LCS of the first i bytes of a and the first j of b.
-    let mut lengths = vec![0u32; (a.len() + 1) * width];
-    for i in 1..=a.len() {
-        for j in 1..=b.len() {
-            lengths[i * width + j] = match a[i - 1] == b[j - 1] {
-                true => lengths[(i - 1) * width + j - 1] + 1,
-                false => lengths[(i - 1) * width + j].max(lengths[i * width + j - 1]),
-            };
-        }
-    }
-    let len = lengths[a.len() * width + b.len()];
-    if only_len {
-        reply::count(call.out, len.into());
-        return Ok(());
-    }
-    // In reverse order: the common bytes, and the ranges contiguous in both, as (end in a, end in b, length).
-    let (mut common, mut ranges) = (Vec::new(), Vec::new());
-    let (mut i, mut j) = (a.len(), b.len());
-    let mut run: Option<(usize, usize, usize)> = None;
-    while i > 0 && j > 0 {
-        if a[i - 1] == b[j - 1] {
-            common.push(a[i - 1]);
-            run = match run {
-                Some((ai, bj, n)) if ai - n == i && bj - n == j => Some((ai, bj, n + 1)),
-                before => {
-                    ranges.extend(before);
-                    Some((i, j, 1))
-                }
-            };
-            (i, j) = (i - 1, j - 1);
-        } else if lengths[(i - 1) * width + j] > lengths[i * width + j - 1] {
-            i -= 1;
-        } else {
-            j -= 1;
-        }
-    }
-    ranges.extend(run);
-    if !indices {
-        common.reverse();
-        reply::bulk(call.out, &common);
-        return Ok(());
-    }
-    ranges.retain(|&(_, _, n)| n >= least);
-    reply::map(call.out, 2, call.version);
-    reply::bulk(call.out, b"matches");
-    reply::array(call.out, ranges.len());
-    for (ai, bj, n) in ranges {
-        reply::array(call.out, 2 + usize::from(with_len));
-        for end in [ai, bj] {
-            reply::array(call.out, 2);
-            reply::count(call.out, (end - n) as u64);
-            reply::count(call.out, (end - 1) as u64);
-        }
-        if with_len {
-            reply::count(call.out, n as u64);
-        }
-    }
-    reply::bulk(call.out, b"len");
-    reply::count(call.out, len.into());
     Ok(())
 }

@@ -14,7 +14,7 @@ use super::state::SessionState;
 use super::table::rows;
 use super::{
     bits, blocking, client, cluster, config, connection, dump, edit, events, extensions, field_lifetimes, geo, hashes,
-    hyperloglog, info, introspect, keys, lifetime, lists, migrate, pubsub, script, sets, sort, sorted_operations,
+    hyperloglog, info, introspect, keys, lcs, lifetime, lists, migrate, pubsub, script, sets, sort, sorted_operations,
     sorted_sets, stats, stream_groups, stream_info, streams, strings,
 };
 use crate::blocked::Wanted;

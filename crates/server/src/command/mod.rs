@@ -14,7 +14,8 @@
 //!
 //! collection.rs   the collection that commands change, opened once for several
 //! strings.rs      values: GET, SET, APPEND, INCR ...
-//! bits.rs         SETBIT, BITCOUNT, BITFIELD ..., LCS
+//! bits.rs         SETBIT, BITCOUNT, BITFIELD ...
+//! lcs.rs          LCS
 //! events.rs       the keyspace events of each command
 //! hyperloglog.rs  PFADD, PFCOUNT, PFMERGE
 //! hashes.rs       HSET, HGET, HSCAN ...
@@ -77,6 +78,7 @@ pub(crate) mod info;
 mod introspect;
 mod key_specs;
 pub(crate) mod keys;
+mod lcs;
 pub(crate) mod lifetime;
 mod lists;
 mod migrate;

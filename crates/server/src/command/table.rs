@@ -85,7 +85,7 @@ macro_rules! rows {
         Edit(strings::incr_by_float);
     Lcs "lcs" -3 [READONLY] (1 2 1) "string" "7.0.0" "key1 key2 [LEN] [IDX] [MINMATCHLEN len] [WITHMATCHLEN]"
         "Returns the longest common subsequence of two values."
-        Lookup(bits::lcs);
+        Lookup(lcs::lcs);
 
     SetBit "setbit" 4 [WRITE DENYOOM] (1 1 1) "bitmap" "2.2.0" "key offset value"
         "Sets or clears a bit; returns its previous value."
