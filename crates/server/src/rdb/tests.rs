@@ -124,10 +124,10 @@ fn sorted(value: Value) -> Value {
 fn stream_of_node(numbers: [i64; 10]) -> Vec<u8> {
     let [live, removed, names, end_of_names, flags, ms, seq, fields, taken, extra] = numbers;
     let mut listpack = packed::Listpack::new();
-    [live, removed, names].map(|number| listpack.push_number(number));
+    [live, removed, names].into_iter().for_each(|number| listpack.push_number(number));
     listpack.push(b"name");
-    [end_of_names, flags, ms, seq, fields].map(|number| listpack.push_number(number));
-    [&b"field"[..], b"value"].map(|text| listpack.push(text));
+    [end_of_names, flags, ms, seq, fields].into_iter().for_each(|number| listpack.push_number(number));
+    [&b"field"[..], b"value"].into_iter().for_each(|text| listpack.push(text));
     listpack.push_number(taken);
     let mut bytes = vec![kind::STREAM];
     let mut sink = sink::Sink { out: &mut bytes };
@@ -135,7 +135,7 @@ fn stream_of_node(numbers: [i64; 10]) -> Vec<u8> {
     sink.string(&[&1_u64.to_be_bytes()[..], &0_u64.to_be_bytes()].concat());
     sink.string(&listpack.end());
     // Entries, the last ID, groups.
-    [1, 1, extra as u64, 0].map(|number| sink.length(number));
+    [1, 1, extra as u64, 0].into_iter().for_each(|number| sink.length(number));
     bytes
 }
 
