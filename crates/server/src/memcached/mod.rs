@@ -6,7 +6,7 @@
 //!  ├─ number      numbers as C's library parses them, which memcached uses
 //!  ├─ classic     get set incr touch ... on the key space
 //!  ├─ meta        mg ms md ma me
-//!  ├─ binary      the binary protocol
+//!  ├─ packet      a packet of the binary protocol -> a request, and its answer
 //!  ├─ dump        lru_crawler metadump, stats cachedump
 //!  └─ stats       STAT lines
 //! state     what connections share
@@ -25,6 +25,7 @@ mod classic;
 pub(crate) mod dump;
 mod meta;
 mod number;
+mod packet;
 pub mod request;
 pub mod session;
 pub(crate) mod state;

@@ -4,33 +4,38 @@
 //! all its keys are looked up or stored in one call. If the output becomes long, the run ends early, and once the
 //! client has read, the session continues after the last key that was answered. This bounds one client's output.
 
-use super::{Batch, DATABASE, Entry, MemcachedSession, OUTPUT_BYTES, Pause, RUN_MAX};
+use super::entry::{Executed, Pause, Work};
+use super::{MemcachedSession, OUTPUT_BYTES};
 use crate::command::spec::Id;
-use crate::keyspace::{Attributes, Edit, Exclusive, New, Old, Record, Result, SHORT_VALUE_BYTES};
+use crate::keyspace::{Attributes, Edit, Exclusive, New, Old, Record, Result, SHORT_VALUE_BYTES, Shared, now_ms};
+use crate::memcached::DATABASE;
 use crate::memcached::classic;
 use crate::memcached::meta::{self, Facts};
-use crate::memcached::request::{Get, Meta, words};
+use crate::memcached::request::{Get, Meta, Mode, Store, words};
 use crate::session::Flow;
+
+/// The most lookups or stores in one call of the table.
+const RUN_MAX: usize = 64;
 
 /// Requests that one call of the table can execute.
 pub(super) struct Run<'a> {
-    pub(super) kind: Kind,
+    kind: Kind,
     /// Where its first request begins in the input.
-    pub(super) start: usize,
-    pub(super) len: usize,
-    pub(super) keys: [&'a [u8]; RUN_MAX],
+    start: usize,
+    len: usize,
+    keys: [&'a [u8]; RUN_MAX],
     /// set: the values, and the attributes that they get.
-    pub(super) values: [&'a [u8]; RUN_MAX],
-    pub(super) attributes: [Attributes; RUN_MAX],
+    values: [&'a [u8]; RUN_MAX],
+    attributes: [Attributes; RUN_MAX],
     /// get: whether the request ends with this key. set: whether no answer is sent.
-    pub(super) marked: [bool; RUN_MAX],
+    marked: [bool; RUN_MAX],
     /// get, mg: for each key, where its request begins in the input, and the index of the key in the request.
-    pub(super) places: [(usize, usize); RUN_MAX],
-    pub(super) metas: Vec<Meta<'a>>,
+    places: [(usize, usize); RUN_MAX],
+    metas: Vec<Meta<'a>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+enum Kind {
     Get,
     Gets,
     MetaGet,
@@ -51,20 +56,25 @@ impl<'a> Run<'a> {
             metas: Vec::new(),
         }
     }
+
+    fn keys(&self) -> &[&'a [u8]] {
+        &self.keys[..self.len]
+    }
 }
 
 impl MemcachedSession {
-    /// Ends the run if a request of this kind, which begins at `start`, does not fit into it.
-    pub(super) fn make_place(
+    /// Ends the run if a request of this kind with `count` keys, which begins at `start`, does not fit into it.
+    fn make_place(
         &mut self,
-        batch: &mut Batch<'_>,
+        work: &mut Work<'_>,
         run: &mut Run<'_>,
         kind: Kind,
         start: usize,
+        count: usize,
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(), Pause> {
-        if run.len > 0 && (run.kind != kind || run.len == RUN_MAX) {
-            self.flush(batch, run, out)?;
+    ) -> Executed {
+        if run.kind != kind || run.len + count > RUN_MAX {
+            self.flush(work, run, out)?;
         }
         if run.len == 0 {
             (run.kind, run.start) = (kind, start);
@@ -75,23 +85,18 @@ impl MemcachedSession {
 
     pub(super) fn add_get<'a>(
         &mut self,
-        batch: &mut Batch<'_>,
+        work: &mut Work<'_>,
         run: &mut Run<'a>,
-        kind: Kind,
         start: usize,
         get: &Get<'a>,
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(), Pause> {
-        if run.kind != kind || run.len + get.count > RUN_MAX {
-            self.flush(batch, run, out)?;
-        }
-        if run.len == 0 {
-            (run.kind, run.start) = (kind, start);
-        }
+    ) -> Executed {
+        let kind = if get.with_cas { Kind::Gets } else { Kind::Get };
+        self.make_place(work, run, kind, start, get.count, out)?;
         let answered = std::mem::take(&mut self.answered);
         for (index, key) in words(get.keys).enumerate().skip(answered) {
             if run.len == RUN_MAX {
-                self.flush(batch, run, out)?;
+                self.flush(work, run, out)?;
                 (run.kind, run.start) = (kind, start);
             }
             run.keys[run.len] = key;
@@ -105,28 +110,57 @@ impl MemcachedSession {
         Ok(())
     }
 
-    /// Executes the requests of a run.
-    pub(super) fn flush(
+    pub(super) fn add_meta_get<'a>(
         &mut self,
-        batch: &mut Batch<'_>,
-        run: &mut Run<'_>,
+        work: &mut Work<'_>,
+        run: &mut Run<'a>,
+        start: usize,
+        meta: Meta<'a>,
         out: &mut Vec<u8>,
-    ) -> std::result::Result<(), Pause> {
+    ) -> Executed {
+        self.make_place(work, run, Kind::MetaGet, start, 1, out)?;
+        run.metas.push(meta);
+        run.places[run.len] = (start, 0);
+        run.len += 1;
+        Ok(())
+    }
+
+    /// Adds a plain set. `false` for other stores, and if the value would already have expired.
+    pub(super) fn add_set<'a>(
+        &mut self,
+        work: &mut Work<'_>,
+        run: &mut Run<'a>,
+        start: usize,
+        store: &Store<'a>,
+        data: &'a [u8],
+        out: &mut Vec<u8>,
+    ) -> Executed<bool> {
+        let attributes = if store.mode == Mode::Set { classic::attributes_of(store, now_ms()) } else { None };
+        let Some(attributes) = attributes else { return Ok(false) };
+        self.make_place(work, run, Kind::Set, start, 1, out)?;
+        (run.keys[run.len], run.values[run.len], run.attributes[run.len]) = (store.key, data, attributes);
+        run.marked[run.len] = store.quiet;
+        run.len += 1;
+        Ok(true)
+    }
+
+    /// Executes the requests of a run.
+    pub(super) fn flush(&mut self, work: &mut Work<'_>, run: &mut Run<'_>, out: &mut Vec<u8>) -> Executed {
         if run.len == 0 {
             return Ok(());
         }
         let done = match run.kind {
-            Kind::Get => self.flush_gets(batch, run, out),
-            Kind::Gets => self.flush_gets_with_cas(batch, run, out),
-            Kind::MetaGet => self.flush_meta_gets(batch, run, out),
-            Kind::Set => self.flush_sets(batch, run, out),
+            Kind::Get => self.flush_gets(work, run, out),
+            Kind::Gets => self.flush_gets_with_cas(work, run, out),
+            Kind::MetaGet => self.flush_meta_gets(work, run, out),
+            Kind::Set => self.flush_sets(work, run, out),
         };
         // Remember how many keys of a long request earlier runs have answered.
         let done = done.inspect_err(|_| self.answered = run.places[0].1)?;
         let first = run.metas.first().map_or(run.keys[0], |meta| meta.sent_key);
         match run.kind {
-            Kind::Set => self.note(batch, Id::Set, done, &[b"set", first]),
-            _ => self.note(batch, Id::Get, done, &[b"get", first]),
+            Kind::Set => self.note(work, Id::Set, done, &[b"set", first]),
+            _ => self.note(work, Id::Get, done, &[b"get", first]),
         }
         // The output is long: the client must read before the rest is looked up.
         if done < run.len {
@@ -139,90 +173,47 @@ impl MemcachedSession {
         Ok(())
     }
 
-    fn flush_gets(
-        &mut self,
-        batch: &mut Batch<'_>,
-        run: &Run<'_>,
-        out: &mut Vec<u8>,
-    ) -> std::result::Result<usize, Pause> {
-        let keys = &run.keys[..run.len];
-        let shared = batch.shared().ok_or(Pause::to_wait(run.start))?;
+    fn flush_gets(&mut self, work: &mut Work<'_>, run: &Run<'_>, out: &mut Vec<u8>) -> Executed<usize> {
+        let shared = work.shared(run.start)?;
         let (before, mut answers) = (out.len(), Answers::new(run));
-        let found = shared.get_records(DATABASE, keys, |index, record| answers.write(out, index, record));
-        let (hits, done) = (answers.hits, answers.done);
-        Ok(self.end_gets(run, found, hits, done, before, out))
+        let found = shared.get_records(DATABASE, run.keys(), |index, record| answers.write(out, index, record));
+        Ok(self.end_gets(found, &answers, before, out))
     }
 
     /// gets: assigns CAS numbers to present keys that have none, with exclusive entry if it must.
-    fn flush_gets_with_cas(
-        &mut self,
-        batch: &mut Batch<'_>,
-        run: &Run<'_>,
-        out: &mut Vec<u8>,
-    ) -> std::result::Result<usize, Pause> {
-        let keys = &run.keys[..run.len];
-        let (before, mut answers) = (out.len(), Answers::new(run));
-        if !matches!(batch.entry, Entry::Alone(..)) {
-            let shared = batch.shared().ok_or(Pause::to_wait(run.start))?;
-            let mut numbered = true;
-            let found = shared.get_records(DATABASE, keys, |index, record| {
-                numbered &= record.is_none_or(|record| record.attributes.cas != 0);
-                if numbered {
-                    answers.write(out, index, record);
-                }
-            });
-            if found.is_ok() && numbered {
-                let (hits, done) = (answers.hits, answers.done);
-                return Ok(self.end_gets(run, found, hits, done, before, out));
+    fn flush_gets_with_cas(&mut self, work: &mut Work<'_>, run: &Run<'_>, out: &mut Vec<u8>) -> Executed<usize> {
+        let before = out.len();
+        if !work.is_alone() {
+            let shared = work.shared(run.start)?;
+            if let Some(answers) = answer_numbered(shared, run, out) {
+                return Ok(self.end_gets(Ok(()), &answers, before, out));
             }
-        }
-        out.truncate(before);
-        let mut answers = Answers::new(run);
-        self.unsynced = true;
-        let space = &batch.server.space;
-        if !matches!(batch.entry, Entry::Alone(..)) {
-            let shared = batch.shared().ok_or(Pause::to_wait(run.start))?;
+            self.unsynced = true;
             let number = |_: usize, old: Option<Old<'_>>, new: &mut New<'_>| match old {
                 Some(old) if old.attributes.cas == 0 => {
-                    new.set_attributes(&old, Attributes { cas: space.new_cas(), ..old.attributes })
+                    new.set_attributes(&old, Attributes { cas: shared.space().new_cas(), ..old.attributes })
                 }
                 _ => Edit::Keep,
             };
-            let (given, outcome) = shared.edit_many(DATABASE, keys, (SHORT_VALUE_BYTES, 0), number);
-            if given == keys.len() && outcome.is_ok() {
-                let mut numbered = true;
-                let found = shared.get_records(DATABASE, keys, |index, record| {
-                    // Another client may have stored a new value since.
-                    numbered &= record.is_none_or(|record| record.attributes.cas != 0);
-                    if numbered {
-                        answers.write(out, index, record);
-                    }
-                });
-                if found.is_ok() && numbered {
-                    let (hits, done) = (answers.hits, answers.done);
-                    return Ok(self.end_gets(run, found, hits, done, before, out));
-                }
-                out.truncate(before);
-                answers = Answers::new(run);
+            let (given, outcome) = shared.edit_many(DATABASE, run.keys(), (SHORT_VALUE_BYTES, 0), number);
+            // Another client may store a new value before the answer.
+            if given == run.len
+                && outcome.is_ok()
+                && let Some(answers) = answer_numbered(shared, run, out)
+            {
+                return Ok(self.end_gets(Ok(()), &answers, before, out));
             }
         }
-        let alone = batch.alone().ok_or(Pause::to_wait(run.start))?;
-        let found = give_numbers(alone, keys)
-            .and_then(|()| alone.get_records(DATABASE, keys, |index, record| answers.write(out, index, record)));
-        let (hits, done) = (answers.hits, answers.done);
-        Ok(self.end_gets(run, found, hits, done, before, out))
+        self.unsynced = true;
+        let (alone, mut answers) = (work.alone(run.start)?, Answers::new(run));
+        let found = give_numbers(alone, run.keys())
+            .and_then(|()| alone.get_records(DATABASE, run.keys(), |index, record| answers.write(out, index, record)));
+        Ok(self.end_gets(found, &answers, before, out))
     }
 
     /// Counts hits and misses. Returns the number of keys answered; all of them if an error answers their requests.
-    fn end_gets(
-        &self,
-        run: &Run<'_>,
-        found: Result<()>,
-        hits: u64,
-        done: usize,
-        before: usize,
-        out: &mut Vec<u8>,
-    ) -> usize {
+    fn end_gets(&self, found: Result<()>, answers: &Answers<'_, '_>, before: usize, out: &mut Vec<u8>) -> usize {
+        let Answers { run, hits, done } = *answers;
         if let Err(error) = found {
             out.truncate(before);
             let requests = run.marked[..run.len].iter().filter(|&&last| last).count();
@@ -230,20 +221,15 @@ impl MemcachedSession {
             return run.len;
         }
         run.keys[..done].iter().for_each(|key| self.note_use(key, true));
-        self.note_hits(hits, done as u64 - hits);
+        self.note_hits(hits, done as u64);
         done
     }
 
-    fn flush_meta_gets(
-        &mut self,
-        batch: &mut Batch<'_>,
-        run: &Run<'_>,
-        out: &mut Vec<u8>,
-    ) -> std::result::Result<usize, Pause> {
+    fn flush_meta_gets(&mut self, work: &mut Work<'_>, run: &Run<'_>, out: &mut Vec<u8>) -> Executed<usize> {
         let mut keys: [&[u8]; RUN_MAX] = [&[]; RUN_MAX];
         keys.iter_mut().zip(&run.metas).for_each(|(key, meta)| *key = &meta.key);
         let keys = &keys[..run.len];
-        let shared = batch.shared().ok_or(Pause::to_wait(run.start))?;
+        let shared = work.shared(run.start)?;
         let now_ms = shared.now_ms();
         let (before, mut hits, mut done) = (out.len(), 0, 0);
         let mut only_reads = true;
@@ -274,14 +260,14 @@ impl MemcachedSession {
             .map(|()| only_reads);
         match found {
             Ok(true) => {
-                self.note_hits(hits, done as u64 - hits);
+                self.note_hits(hits, done as u64);
                 let counted = run.metas[..done].iter().filter(|meta| !meta.no_update);
                 counted.for_each(|meta| self.note_use(&meta.key, true));
             }
             // One of them changes something: it assigns a CAS number, creates a key, or asks a client to renew a value.
             Ok(false) => {
                 out.truncate(before);
-                let alone = batch.alone().ok_or(Pause::to_wait(run.start))?;
+                let alone = work.alone(run.start)?;
                 done = 0;
                 while done < run.len && out.len() <= OUTPUT_BYTES {
                     self.meta_get(alone, &run.metas[done], out);
@@ -298,31 +284,19 @@ impl MemcachedSession {
         Ok(done)
     }
 
-    fn flush_sets(
-        &mut self,
-        batch: &mut Batch<'_>,
-        run: &Run<'_>,
-        out: &mut Vec<u8>,
-    ) -> std::result::Result<usize, Pause> {
+    fn flush_sets(&mut self, work: &mut Work<'_>, run: &Run<'_>, out: &mut Vec<u8>) -> Executed<usize> {
         let mut pairs: [(&[u8], &[u8]); RUN_MAX] = [(&[], &[]); RUN_MAX];
         for (pair, (&key, &value)) in pairs.iter_mut().zip(run.keys.iter().zip(&run.values)).take(run.len) {
             *pair = (key, value);
         }
         let pairs = &pairs[..run.len];
         let attributes = |index: usize| run.attributes[index];
-        let plain = match &batch.entry {
-            Entry::Alone(..) => false,
-            _ => {
-                let shared = batch.shared().ok_or(Pause::to_wait(run.start))?;
-                // After an error all are stored one by one; storing the first ones again changes nothing.
-                shared.put_many(DATABASE, pairs, attributes).unwrap_or(false)
-            }
-        };
+        let plain = !work.is_alone() && work.shared(run.start)?.put_many(DATABASE, pairs, attributes).unwrap_or(false);
         self.unsynced = true;
         // After an error, one by one, each with its own answer; storing a pair again changes nothing.
         let mut stored = Vec::new();
         if !plain {
-            let alone = batch.alone().ok_or(Pause::to_wait(run.start))?;
+            let alone = work.alone(run.start)?;
             let bytes = pairs.iter().map(|(_, value)| value.len()).sum();
             if alone.make_room(bytes).and_then(|()| alone.put_many(DATABASE, pairs, attributes)).is_err() {
                 let store = |(index, &(key, value)): (usize, &(&[u8], &[u8]))| {
@@ -342,6 +316,22 @@ impl MemcachedSession {
         }
         Ok(run.len)
     }
+}
+
+/// Answers gets of a run if all present keys have CAS numbers. `None` if one has none, or after an error.
+fn answer_numbered<'r, 'a>(shared: &Shared<'_>, run: &'r Run<'a>, out: &mut Vec<u8>) -> Option<Answers<'r, 'a>> {
+    let (before, mut answers, mut numbered) = (out.len(), Answers::new(run), true);
+    let found = shared.get_records(DATABASE, run.keys(), |index, record| {
+        numbered &= record.is_none_or(|record| record.attributes.cas != 0);
+        if numbered {
+            answers.write(out, index, record);
+        }
+    });
+    if found.is_ok() && numbered {
+        return Some(answers);
+    }
+    out.truncate(before);
+    None
 }
 
 /// Assigns a CAS number to each key that is present and has none.
