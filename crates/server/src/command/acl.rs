@@ -1,7 +1,7 @@
 //! ACL: users and their rules; and the check of each request against them.
 //!
 //! ```text
-//! request -> needs (unit, keys, channels) -> User::check (users.rs) -> nothing, or NOPERM and an entry of ACL LOG
+//! request -> needs (unit, keys, channels) -> User::check (users/) -> nothing, or NOPERM and an entry of ACL LOG
 //! ```
 
 use super::call::{Args, NOT_AN_INTEGER, Outcome, Refusal};
@@ -16,7 +16,7 @@ use crate::clients::{Client, Subscription};
 use crate::keyspace::now_ms;
 use crate::server::Server;
 use crate::users::{DEFAULT, Denied, LogEntry, Needs, Selector, User, Users, join_selectors};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// The permissions that a request needs from its user's rules.
 fn needs<'a>(spec: &'static Spec, args: &Args<'a>) -> Needs<'a> {
@@ -118,7 +118,7 @@ fn check(server: &Server, client: &Client, user: &User, needs: &Needs<'_>, conte
 }
 
 fn note((server, client): (&Server, &Client), reason: &'static str, context: Context, object: &[u8], user: &[u8]) {
-    server.settings.users.note(LogEntry {
+    server.settings.users.log.note(LogEntry {
         count: 1,
         reason,
         context: match context {
@@ -238,7 +238,7 @@ pub(super) fn acl(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>)
             reply::bulk(out, secret_digits(session, bits.div_ceil(4))?.as_bytes());
         }
         (b"log", 3) if args.is(2, "reset") => {
-            users.log.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            users.log.clear();
             reply::ok(out);
         }
         (b"log", 2 | 3) => {
@@ -369,8 +369,7 @@ fn dry_run(session: &SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome
 
 /// ACL LOG \[count\]
 fn log(users: &Users, count: usize, out: &mut Vec<u8>, version: reply::Version) {
-    let entries: Vec<LogEntry> =
-        users.log.lock().unwrap_or_else(PoisonError::into_inner).iter().take(count).cloned().collect();
+    let entries = users.log.newest(count);
     let now_ms = now_ms();
     reply::array(out, entries.len());
     for entry in entries {
