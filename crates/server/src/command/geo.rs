@@ -196,7 +196,7 @@ struct Found {
     distance: f64,
 }
 
-/// The parser of [`Search::parse`].
+/// Parses the arguments for [`Search::parse`].
 struct Parser<'a, 's, P> {
     form: Form,
     args: &'a Args<'a>,
@@ -237,7 +237,8 @@ impl<P: Pairs> Parser<'_, '_, P> {
         })
     }
 
-    /// Parses an option about the reply or where to store it; returns the number of its arguments, 0 for another option.
+    /// Parses an option about the reply or where to store it. Returns the number of its arguments, 0 if it is another
+    /// option.
     fn output_option(&mut self, at: usize) -> Result<usize, Refusal> {
         let (args, search) = (self.args, &mut self.search);
         let has_value = at + 1 < args.len();
@@ -294,7 +295,7 @@ impl<P: Pairs> Parser<'_, '_, P> {
         }
     }
 
-    /// The position of the member at `index`.
+    /// Looks up the position of the member at `index`.
     fn member(&mut self, index: usize) -> Result<Option<Position>, Refusal> {
         let Some(set) = self.set else { return Ok(None) };
         let score = set.score(self.pairs, self.args.at(index))?.ok_or("ERR could not decode requested zset member")?;

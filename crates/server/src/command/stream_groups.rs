@@ -264,7 +264,7 @@ pub(crate) fn xpending(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outc
     Ok(())
 }
 
-/// Some pending entries from an ID on: of one consumer, or of all.
+/// Reads some pending entries from an ID on: of one consumer, or of all.
 fn pending_from(
     stream: &Stream,
     turn: &mut Turn<'_, '_>,

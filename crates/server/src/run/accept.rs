@@ -112,7 +112,7 @@ async fn accept_unix(listener: UnixListener, server: Arc<Server>, mut workers: W
     }
 }
 
-/// The accepted connection, or `None` after an error and a pause.
+/// Returns the accepted connection. Logs an error, pauses, and returns `None`.
 async fn accepted<T>(result: std::io::Result<T>) -> Option<T> {
     if let Err(error) = &result {
         tracing::warn!(%error, "accept");

@@ -1,5 +1,5 @@
-//! Listeners: at the addresses of the options, and the sockets that systemd passed. An address that other machines could
-//! reach without a password is refused.
+//! Opens the listeners: at the addresses of the options, and on the sockets that systemd passed. Refuses an address
+//! that other machines could reach without a password.
 
 use crate::options::{Options, RESP_DEFAULT, ServeError};
 use crate::server::Server;
@@ -34,7 +34,7 @@ impl Protocol {
 
 pub(super) type TcpListeners = Vec<(TcpListener, Protocol)>;
 
-/// What decides where the server listens.
+/// Opens listeners by the options.
 pub(super) struct Listening<'a> {
     pub(super) options: &'a Options,
     pub(super) needs_password: bool,

@@ -1,4 +1,4 @@
-//! The signals, and the end of the server.
+//! Waits for the signal or command that ends the server, then for the connections to end.
 
 use crate::options::ServeError;
 use crate::server::Server;
@@ -21,7 +21,7 @@ pub(super) struct EndSignals {
 }
 
 impl EndSignals {
-    /// Waits for one; returns its name.
+    /// Waits for one of them; returns its name.
     pub(super) async fn received(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
@@ -31,6 +31,7 @@ impl EndSignals {
 }
 
 impl Signals {
+    /// Starts to watch them.
     pub(super) fn watch() -> Result<Signals, ServeError> {
         let watch = |kind| signal(kind).map_err(|error| ServeError::io("signals", &error));
         let end = EndSignals { terminate: watch(SignalKind::terminate())?, interrupt: watch(SignalKind::interrupt())? };

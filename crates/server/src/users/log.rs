@@ -1,4 +1,4 @@
-//! The entries of ACL LOG: denied requests, the newest first.
+//! Keeps the entries of ACL LOG: denied requests, the newest first.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -44,7 +44,7 @@ impl DenialLog {
         log.truncate(ENTRIES_MAX);
     }
 
-    /// The newest entries, at most `count`.
+    /// Returns the newest entries, at most `count`.
     pub(crate) fn newest(&self, count: usize) -> Vec<LogEntry> {
         self.lock().iter().take(count).cloned().collect()
     }

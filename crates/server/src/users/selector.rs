@@ -1,5 +1,5 @@
-//! What a part of a user's rules allows: commands, patterns of keys, patterns of channels. Also what a request needs,
-//! and why it is denied.
+//! A selector has one part of a user's rules: it allows commands, patterns of keys, patterns of channels. It checks
+//! what a request needs, and returns why the request is denied.
 
 use crate::command::categories::{self, find_unit, unit_index, units};
 use crate::command::pattern::matches;

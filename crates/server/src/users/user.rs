@@ -1,4 +1,4 @@
-//! A user: its name, flags and hashed passwords, and the selectors that its rules make.
+//! A user has a name, flags, hashed passwords, and the selectors that its rules make.
 
 use super::selector::{Denied, Needs, PATTERNS_MAX, SYNTAX, Selector, TOO_MUCH, within};
 use crate::command::categories::find_unit;
