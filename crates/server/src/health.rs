@@ -3,8 +3,7 @@
 //! It sends PING to the address for Redis clients in the same options. Any reply of the protocol will do: a
 //! server that asks for a password answers with an error, and serves.
 
-use crate::options::{Options, ServeError};
-use crate::run::RESP_DEFAULT;
+use crate::options::{Options, RESP_DEFAULT, ServeError};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;

@@ -4,6 +4,9 @@ use crate::keyspace::Eviction;
 use crate::size::parse_size;
 use std::path::PathBuf;
 
+/// The default address for Redis clients.
+pub(crate) const RESP_DEFAULT: &str = "127.0.0.1:6379";
+
 /// Options of `splitpoint serve`. Each has a default; none is required.
 #[derive(Clone, Debug, Default, clap::Args, serde::Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]

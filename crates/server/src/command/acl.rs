@@ -1,7 +1,7 @@
 //! ACL: users and their rules; and the check of each request against them.
 //!
 //! ```text
-//! request -> needs (unit, keys, channels) -> User::check (users.rs) -> nothing, or NOPERM and an entry of ACL LOG
+//! request -> needs (unit, keys, channels) -> User::check (users/) -> nothing, or NOPERM and an entry of ACL LOG
 //! ```
 
 use super::call::{Args, NOT_AN_INTEGER, Outcome, Refusal};
@@ -16,7 +16,33 @@ use crate::clients::{Client, Subscription};
 use crate::keyspace::now_ms;
 use crate::server::Server;
 use crate::users::{DEFAULT, Denied, LogEntry, Needs, Selector, User, Users, join_selectors};
-use std::sync::{Arc, PoisonError};
+use std::path::Path;
+use std::sync::Arc;
+
+const HELP: [&str; 22] = [
+    "CAT [<category>]",
+    "    Lists the categories, or the commands of one.",
+    "DELUSER <username> [<username> ...]",
+    "    Removes users and closes their connections.",
+    "DRYRUN <username> <command> [<arg> ...]",
+    "    Tests whether a user may run a command.",
+    "GENPASS [<bits>]",
+    "    Generates a random password.",
+    "GETUSER <username>",
+    "    Returns the rules of a user.",
+    "LIST",
+    "    Lists all users in the format of an ACL file.",
+    "LOAD | SAVE",
+    "    Reads the users from the ACL file, or writes them to it.",
+    "LOG [<count> | RESET]",
+    "    Lists recently denied requests, or clears the list.",
+    "SETUSER <username> [<rule> ...]",
+    "    Creates a user, or changes its rules.",
+    "USERS",
+    "    Lists the names of all users.",
+    "WHOAMI",
+    "    Returns the user of this connection.",
+];
 
 /// The permissions that a request needs from its user's rules.
 fn needs<'a>(spec: &'static Spec, args: &Args<'a>) -> Needs<'a> {
@@ -118,7 +144,7 @@ fn check(server: &Server, client: &Client, user: &User, needs: &Needs<'_>, conte
 }
 
 fn note((server, client): (&Server, &Client), reason: &'static str, context: Context, object: &[u8], user: &[u8]) {
-    server.settings.users.note(LogEntry {
+    server.settings.users.log.note(LogEntry {
         count: 1,
         reason,
         context: match context {
@@ -152,141 +178,128 @@ pub(super) fn authenticate(session: &mut SessionState, name: &[u8], password: &[
 
 /// ACL subcommand ...
 pub(super) fn acl(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
-    const LOG_ENTRIES: i64 = 10;
-    let (server, version) = (session.server.clone(), session.version);
+    let server = session.server.clone();
     let users = &server.settings.users;
     let subcommand = args.at(1).to_ascii_lowercase();
     match (subcommand.as_slice(), args.len()) {
         (b"whoami", 2) => reply::bulk(out, &session.user.name),
-        (b"users", 2) => {
-            let all = users.all();
-            reply::array(out, all.len());
-            all.iter().for_each(|user| reply::bulk(out, &user.name));
-        }
-        (b"list", 2) => {
-            let all = users.all();
-            reply::array(out, all.len());
-            all.iter().for_each(|user| reply::bulk(out, &user.line()));
-        }
-        (b"getuser", 3) => match users.find(args.at(2)) {
-            None => reply::null(out, version),
-            Some(user) => {
-                reply::map(out, 6, version);
-                reply::bulk(out, b"flags");
-                let flags = user.flags();
-                reply::set(out, flags.len(), version);
-                flags.iter().for_each(|flag| reply::bulk(out, flag.as_bytes()));
-                reply::bulk(out, b"passwords");
-                reply::array(out, user.passwords.len());
-                user.passwords.iter().for_each(|hash| reply::bulk(out, hash.as_bytes()));
-                let rules = |out: &mut Vec<u8>, selector: &Selector| {
-                    reply::bulk(out, b"commands");
-                    reply::bulk(out, selector.commands_text().as_bytes());
-                    reply::bulk(out, b"keys");
-                    reply::bulk(out, &selector.keys_text());
-                    reply::bulk(out, b"channels");
-                    reply::bulk(out, &selector.channels_text());
-                };
-                rules(out, &user.selectors[0]);
-                reply::bulk(out, b"selectors");
-                reply::array(out, user.selectors.len() - 1);
-                for selector in &user.selectors[1..] {
-                    reply::map(out, 3, version);
-                    rules(out, selector);
-                }
-            }
-        },
-        (b"setuser", 3..) => {
-            let name = args.at(2);
-            if name.iter().any(|byte| byte.is_ascii_whitespace() || *byte == 0) {
-                return Err("ERR Usernames can't contain spaces or null characters".into());
-            }
-            if name.is_empty() {
-                return Err("ERR a user needs a name".into()); // a file could not have its line
-            }
-            let refused = |text: Vec<u8>| Refusal::Text([b"ERR ".as_slice(), &text].concat().into());
-            let rules = join_selectors(args.from(3)).map_err(refused)?;
-            users.change(name, &rules).map_err(refused)?;
-            end_denied(session);
-            reply::ok(out);
-        }
-        (b"deluser", 3..) => {
-            if args.from(2).any(|name| name == DEFAULT.as_bytes()) {
-                return Err("ERR The 'default' user cannot be removed".into());
-            }
-            let removed = args.from(2).filter(|name| users.remove(name)).count();
-            end_denied(session);
-            reply::count(out, removed as u64);
-        }
-        (b"cat", 2) => {
-            reply::array(out, categories::NAMES.len());
-            categories::NAMES.iter().for_each(|name| reply::bulk(out, name.as_bytes()));
-        }
-        (b"cat", 3) => {
-            let index = std::str::from_utf8(args.at(2)).ok().and_then(categories::index_of);
-            let index = index.ok_or_else(|| Refusal::about("ERR Unknown category '", args.at(2), "'"))?;
-            let found = units().iter().filter(|unit| unit.categories().has(index));
-            let names: Vec<String> = found.map(|unit| unit.name()).collect();
-            reply::array(out, names.len());
-            names.iter().for_each(|name| reply::bulk(out, name.as_bytes()));
-        }
-        (b"genpass", 2 | 3) => {
-            const WRONG: &str = "ERR ACL GENPASS argument must be the number of bits for the output password, a \
-                                 positive number up to 4096";
-            let bits = args.get(2).map_or(Ok(256), |text| parse_integer(text).ok_or(NOT_AN_INTEGER))?;
-            let bits = usize::try_from(bits).ok().filter(|bits| (1..=4096).contains(bits)).ok_or(WRONG)?;
-            reply::bulk(out, secret_digits(session, bits.div_ceil(4))?.as_bytes());
-        }
+        (b"users", 2) => texts(out, users.all().iter().map(|user| &user.name)),
+        (b"list", 2) => texts(out, users.all().iter().map(|user| user.line())),
+        (b"getuser", 3) => get_user(users.find(args.at(2)).as_deref(), out, session.version),
+        (b"setuser", 3..) => set_user(session, args, out)?,
+        (b"deluser", 3..) => delete_users(session, args, out)?,
+        (b"cat", 2) => texts(out, categories::NAMES.iter()),
+        (b"cat", 3) => list_category(args, out)?,
+        (b"genpass", 2 | 3) => generate_password(session, args, out)?,
         (b"log", 3) if args.is(2, "reset") => {
-            users.log.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            users.log.clear();
             reply::ok(out);
         }
-        (b"log", 2 | 3) => {
-            let count = args.get(2).map_or(Ok(LOG_ENTRIES), |text| parse_integer(text).ok_or(NOT_AN_INTEGER))?;
-            log(users, usize::try_from(count).unwrap_or(0), out, version);
-        }
-        (b"dryrun", 4..) => dry_run(session, args, out)?,
-        (b"load" | b"save", 2) => {
-            let path = users.file().ok_or(
-                "ERR This server has no ACL file: start it with --acl-file, or give the users' rules with ACL SETUSER",
-            )?;
-            if subcommand == b"load" {
-                users.load(path).map_err(|what| format!("ERR {what}; the users stay as they were"))?;
-                end_denied(session);
-            } else {
-                users.save(path).map_err(|error| format!("ERR {}: {error}", path.display()))?;
-            }
+        (b"log", 2 | 3) => log(users, args, out, session.version)?,
+        (b"dryrun", 4..) => dry_run(users, args, out)?,
+        (b"load", 2) => {
+            users.load(file_of(users)?).map_err(|what| format!("ERR {what}; the users stay as they were"))?;
+            end_denied(session);
             reply::ok(out);
         }
-        (b"help", 2) => {
-            let lines = [
-                "CAT [<category>]",
-                "    Lists the categories, or the commands of one.",
-                "DELUSER <username> [<username> ...]",
-                "    Removes users and closes their connections.",
-                "DRYRUN <username> <command> [<arg> ...]",
-                "    Tests whether a user may run a command.",
-                "GENPASS [<bits>]",
-                "    Generates a random password.",
-                "GETUSER <username>",
-                "    Returns the rules of a user.",
-                "LIST",
-                "    Lists all users in the format of an ACL file.",
-                "LOAD | SAVE",
-                "    Reads the users from the ACL file, or writes them to it.",
-                "LOG [<count> | RESET]",
-                "    Lists recently denied requests, or clears the list.",
-                "SETUSER <username> [<rule> ...]",
-                "    Creates a user, or changes its rules.",
-                "USERS",
-                "    Lists the names of all users.",
-                "WHOAMI",
-                "    Returns the user of this connection.",
-            ];
-            reply::help(out, "ACL", &lines);
+        (b"save", 2) => {
+            let path = file_of(users)?;
+            users.save(path).map_err(|error| format!("ERR {}: {error}", path.display()))?;
+            reply::ok(out);
         }
+        (b"help", 2) => reply::help(out, "ACL", &HELP),
         _ => return Err(Refusal::unknown_subcommand(&args, "ACL")),
     }
+    Ok(())
+}
+
+/// Replies with an array of texts.
+fn texts<T: AsRef<[u8]>>(out: &mut Vec<u8>, texts: impl ExactSizeIterator<Item = T>) {
+    reply::array(out, texts.len());
+    texts.for_each(|text| reply::bulk(out, text.as_ref()));
+}
+
+/// The file of ACL LOAD and SAVE.
+fn file_of(users: &Users) -> Result<&Path, Refusal> {
+    Ok(users.file().ok_or(
+        "ERR This server has no ACL file: start it with --acl-file, or give the users' rules with ACL SETUSER",
+    )?)
+}
+
+/// ACL GETUSER username
+fn get_user(user: Option<&User>, out: &mut Vec<u8>, version: reply::Version) {
+    let Some(user) = user else { return reply::null(out, version) };
+    reply::map(out, 6, version);
+    reply::bulk(out, b"flags");
+    let flags = user.flags();
+    reply::set(out, flags.len(), version);
+    flags.iter().for_each(|flag| reply::bulk(out, flag.as_bytes()));
+    reply::bulk(out, b"passwords");
+    texts(out, user.passwords.iter());
+    rules(&user.selectors[0], out);
+    reply::bulk(out, b"selectors");
+    reply::array(out, user.selectors.len() - 1);
+    for selector in &user.selectors[1..] {
+        reply::map(out, 3, version);
+        rules(selector, out);
+    }
+}
+
+/// The rules of a selector, as three pairs of a map.
+fn rules(selector: &Selector, out: &mut Vec<u8>) {
+    reply::bulk(out, b"commands");
+    reply::bulk(out, selector.commands_text().as_bytes());
+    reply::bulk(out, b"keys");
+    reply::bulk(out, &selector.keys_text());
+    reply::bulk(out, b"channels");
+    reply::bulk(out, &selector.channels_text());
+}
+
+/// ACL SETUSER username \[rule ...\]
+fn set_user(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let name = args.at(2);
+    if name.iter().any(|byte| byte.is_ascii_whitespace() || *byte == 0) {
+        return Err("ERR Usernames can't contain spaces or null characters".into());
+    }
+    if name.is_empty() {
+        return Err("ERR a user needs a name".into()); // a file could not have its line
+    }
+    let refused = |text: Vec<u8>| Refusal::Text([b"ERR ".as_slice(), &text].concat().into());
+    let rules = join_selectors(args.from(3)).map_err(refused)?;
+    session.server.settings.users.change(name, &rules).map_err(refused)?;
+    end_denied(session);
+    reply::ok(out);
+    Ok(())
+}
+
+/// ACL DELUSER username ...
+fn delete_users(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    if args.from(2).any(|name| name == DEFAULT.as_bytes()) {
+        return Err("ERR The 'default' user cannot be removed".into());
+    }
+    let removed = args.from(2).filter(|name| session.server.settings.users.remove(name)).count();
+    end_denied(session);
+    reply::count(out, removed as u64);
+    Ok(())
+}
+
+/// ACL CAT category
+fn list_category(args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let index = std::str::from_utf8(args.at(2)).ok().and_then(categories::index_of);
+    let index = index.ok_or_else(|| Refusal::about("ERR Unknown category '", args.at(2), "'"))?;
+    let found = units().iter().filter(|unit| unit.categories().has(index));
+    let names: Vec<String> = found.map(|unit| unit.name()).collect();
+    texts(out, names.iter());
+    Ok(())
+}
+
+/// ACL GENPASS \[bits\]
+fn generate_password(session: &SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    const WRONG: &str = "ERR ACL GENPASS argument must be the number of bits for the output password, a \
+                         positive number up to 4096";
+    let bits = args.get(2).map_or(Ok(256), |text| parse_integer(text).ok_or(NOT_AN_INTEGER))?;
+    let bits = usize::try_from(bits).ok().filter(|bits| (1..=4096).contains(bits)).ok_or(WRONG)?;
+    reply::bulk(out, secret_digits(session, bits.div_ceil(4))?.as_bytes());
     Ok(())
 }
 
@@ -339,8 +352,8 @@ pub(super) fn settle_receiver(session: &mut SessionState) {
 }
 
 /// ACL DRYRUN username command ...
-fn dry_run(session: &SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
-    let user = session.server.settings.users.find(args.at(2));
+fn dry_run(users: &Users, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+    let user = users.find(args.at(2));
     let user = user.ok_or_else(|| Refusal::about("ERR User '", args.at(2), "' not found"))?;
     let spec = Names::get().find(args.at(3));
     let spec = spec.ok_or_else(|| Refusal::about("ERR Command '", args.at(3), "' not found"))?;
@@ -368,9 +381,10 @@ fn dry_run(session: &SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome
 }
 
 /// ACL LOG \[count\]
-fn log(users: &Users, count: usize, out: &mut Vec<u8>, version: reply::Version) {
-    let entries: Vec<LogEntry> =
-        users.log.lock().unwrap_or_else(PoisonError::into_inner).iter().take(count).cloned().collect();
+fn log(users: &Users, args: Args<'_>, out: &mut Vec<u8>, version: reply::Version) -> Outcome {
+    const LOG_ENTRIES: i64 = 10;
+    let count = args.get(2).map_or(Ok(LOG_ENTRIES), |text| parse_integer(text).ok_or(NOT_AN_INTEGER))?;
+    let entries = users.log.newest(usize::try_from(count).unwrap_or(0));
     let now_ms = now_ms();
     reply::array(out, entries.len());
     for entry in entries {
@@ -391,4 +405,5 @@ fn log(users: &Users, count: usize, out: &mut Vec<u8>, version: reply::Version) 
         reply::bulk(out, b"client-info");
         reply::bulk(out, entry.client.as_bytes());
     }
+    Ok(())
 }

@@ -81,6 +81,11 @@ impl Unit {
         }
     }
 
+    /// Its index in [`units`].
+    pub(crate) fn index(&self) -> usize {
+        unit_index(self.spec, self.subcommand.map(|(name, _)| name))
+    }
+
     /// Whether it is a command that has subcommands.
     fn is_container(&self) -> bool {
         self.subcommand.is_none() && !self.spec.subcommands().is_empty()
@@ -218,7 +223,7 @@ mod tests {
         for (index, unit) in units().iter().enumerate() {
             let found = find_unit(unit.name().to_uppercase().as_bytes()).unwrap();
             assert_eq!(found.name(), unit.name());
-            assert_eq!(unit_index(found.spec, found.subcommand.map(|(name, _)| name)), index);
+            assert_eq!(found.index(), index);
         }
         assert!(find_unit(b"config|nothing").is_none());
     }

@@ -196,99 +196,149 @@ struct Found {
     distance: f64,
 }
 
-impl Search {
-    /// Parses the arguments. `set`: the set of the source key; without one, positions of members are not looked up.
-    fn parse(form: Form, args: &Args<'_>, pairs: &mut impl Pairs, set: Option<&SortedSet>) -> Result<Search, Refusal> {
-        let mut search = Search::default();
-        let mut member = |index: usize| -> Result<Option<Position>, Refusal> {
-            let Some(set) = set else { return Ok(None) };
-            let score = set.score(pairs, args.at(index))?.ok_or("ERR could not decode requested zset member")?;
-            Ok(Some(Position::of_score(score)))
-        };
-        let (mut from_member, mut from_position, mut by_box) = (false, false, None);
-        let shape = |search: &mut Search, (shape, unit): (Shape, f64)| {
-            (search.shape, search.unit) = (Some(shape), unit);
-        };
-        let mut at = match form {
+/// Parses the arguments for [`Search::parse`].
+struct Parser<'a, 's, P> {
+    form: Form,
+    args: &'a Args<'a>,
+    pairs: &'s mut P,
+    set: Option<&'s SortedSet>,
+    search: Search,
+    /// Which of FROMMEMBER and FROMLONLAT was given.
+    by_member: Option<bool>,
+    /// Which of BYBOX and BYRADIUS was given.
+    by_box: Option<bool>,
+}
+
+impl<P: Pairs> Parser<'_, '_, P> {
+    fn is_search(&self) -> bool {
+        matches!(self.form, Form::Search | Form::SearchStore)
+    }
+
+    /// Parses what precedes the options; returns the index of the first option.
+    fn positional(&mut self) -> Result<usize, Refusal> {
+        Ok(match self.form {
             Form::Radius(_) => {
-                search.centre = Some(position(args, 2)?);
-                shape(&mut search, radius(args, 4)?);
+                self.search.centre = Some(position(self.args, 2)?);
+                self.set_shape(radius(self.args, 4)?);
                 6
             }
             Form::RadiusByMember(_) => {
-                search.centre = member(2)?;
-                if set.is_some() {
-                    shape(&mut search, radius(args, 3)?);
+                self.search.centre = self.member(2)?;
+                if self.set.is_some() {
+                    self.set_shape(radius(self.args, 3)?);
                 }
                 5
             }
             Form::Search => 2,
             Form::SearchStore => {
-                search.target = Some((1, false));
+                self.search.target = Some((1, false));
                 3
             }
-        };
-        let is_search = matches!(form, Form::Search | Form::SearchStore);
-        let may_store = matches!(form, Form::Radius(true) | Form::RadiusByMember(true));
-        while at < args.len() {
-            let left = args.len() - at - 1;
-            match () {
-                () if args.is(at, "withdist") => search.with_distance = true,
-                () if args.is(at, "withhash") => search.with_hash = true,
-                () if args.is(at, "withcoord") => search.with_position = true,
-                () if args.is(at, "any") => search.any = true,
-                () if args.is(at, "asc") => search.ascending = Some(true),
-                () if args.is(at, "desc") => search.ascending = Some(false),
-                () if left >= 1 && args.is(at, "count") => {
-                    let count = integer(args.at(at + 1))?;
-                    let count = usize::try_from(count).ok().filter(|count| *count > 0);
-                    search.count = count.ok_or("ERR COUNT must be > 0")?;
-                    at += 1;
-                }
-                () if may_store && left >= 1 && (args.is(at, "store") || args.is(at, "storedist")) => {
-                    search.target = Some((at + 1, args.is(at, "storedist")));
-                    at += 1;
-                }
-                () if is_search && !from_position && left >= 1 && args.is(at, "frommember") => {
-                    search.centre = member(at + 1)?;
-                    from_member = true;
-                    at += 1;
-                }
-                () if is_search && !from_member && left >= 2 && args.is(at, "fromlonlat") => {
-                    search.centre = Some(position(args, at + 1)?);
-                    from_position = true;
-                    at += 2;
-                }
-                () if is_search && by_box != Some(true) && left >= 2 && args.is(at, "byradius") => {
-                    shape(&mut search, radius(args, at + 1)?);
-                    by_box = Some(false);
-                    at += 2;
-                }
-                () if is_search && by_box != Some(false) && left >= 3 && args.is(at, "bybox") => {
-                    shape(&mut search, rectangle(args, at + 1)?);
-                    by_box = Some(true);
-                    at += 3;
-                }
-                () if form == Form::SearchStore && args.is(at, "storedist") => search.target = Some((1, true)),
-                () => return Err(SYNTAX.into()),
+        })
+    }
+
+    /// Parses an option about the reply or where to store it. Returns the number of its arguments, 0 if it is another
+    /// option.
+    fn output_option(&mut self, at: usize) -> Result<usize, Refusal> {
+        let (args, search) = (self.args, &mut self.search);
+        let has_value = at + 1 < args.len();
+        let may_store = matches!(self.form, Form::Radius(true) | Form::RadiusByMember(true));
+        match () {
+            () if args.is(at, "withdist") => search.with_distance = true,
+            () if args.is(at, "withhash") => search.with_hash = true,
+            () if args.is(at, "withcoord") => search.with_position = true,
+            () if args.is(at, "any") => search.any = true,
+            () if args.is(at, "asc") => search.ascending = Some(true),
+            () if args.is(at, "desc") => search.ascending = Some(false),
+            () if has_value && args.is(at, "count") => {
+                let count = integer(args.at(at + 1))?;
+                let count = usize::try_from(count).ok().filter(|count| *count > 0);
+                search.count = count.ok_or("ERR COUNT must be > 0")?;
+                return Ok(2);
             }
-            at += 1;
+            () if may_store && has_value && (args.is(at, "store") || args.is(at, "storedist")) => {
+                search.target = Some((at + 1, args.is(at, "storedist")));
+                return Ok(2);
+            }
+            () if self.form == Form::SearchStore && args.is(at, "storedist") => search.target = Some((1, true)),
+            () => return Ok(0),
         }
+        Ok(1)
+    }
+
+    /// Parses an option about the area; returns the number of its arguments.
+    fn area_option(&mut self, at: usize) -> Result<usize, Refusal> {
+        let (args, left) = (self.args, self.args.len() - at - 1);
+        match () {
+            () if !self.is_search() => Err(SYNTAX.into()),
+            () if self.by_member != Some(false) && left >= 1 && args.is(at, "frommember") => {
+                self.search.centre = self.member(at + 1)?;
+                self.by_member = Some(true);
+                Ok(2)
+            }
+            () if self.by_member != Some(true) && left >= 2 && args.is(at, "fromlonlat") => {
+                self.search.centre = Some(position(args, at + 1)?);
+                self.by_member = Some(false);
+                Ok(3)
+            }
+            () if self.by_box != Some(true) && left >= 2 && args.is(at, "byradius") => {
+                self.set_shape(radius(args, at + 1)?);
+                self.by_box = Some(false);
+                Ok(3)
+            }
+            () if self.by_box != Some(false) && left >= 3 && args.is(at, "bybox") => {
+                self.set_shape(rectangle(args, at + 1)?);
+                self.by_box = Some(true);
+                Ok(4)
+            }
+            () => Err(SYNTAX.into()),
+        }
+    }
+
+    /// Looks up the position of the member at `index`.
+    fn member(&mut self, index: usize) -> Result<Option<Position>, Refusal> {
+        let Some(set) = self.set else { return Ok(None) };
+        let score = set.score(self.pairs, self.args.at(index))?.ok_or("ERR could not decode requested zset member")?;
+        Ok(Some(Position::of_score(score)))
+    }
+
+    fn set_shape(&mut self, (shape, unit): (Shape, f64)) {
+        (self.search.shape, self.search.unit) = (Some(shape), unit);
+    }
+
+    /// Fails if options contradict each other, or one is missing.
+    fn check(&self) -> Outcome {
+        let (search, is_search) = (&self.search, self.is_search());
         if search.target.is_some() && (search.with_distance || search.with_hash || search.with_position) {
             let what = if is_search { "GEOSEARCHSTORE" } else { "STORE option in GEORADIUS" };
             return Err(format!("ERR {what} is not compatible with WITHDIST, WITHHASH and WITHCOORD options").into());
         }
-        if is_search && !from_member && !from_position {
-            let before = "ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for ";
-            return Err(Refusal::about(before, args.at(0), ""));
-        }
-        if is_search && by_box.is_none() {
-            let before = "ERR exactly one of BYRADIUS and BYBOX can be specified for ";
-            return Err(Refusal::about(before, args.at(0), ""));
+        for (given, names) in [(self.by_member, "FROMMEMBER or FROMLONLAT"), (self.by_box, "BYRADIUS and BYBOX")] {
+            if is_search && given.is_none() {
+                let before = format!("ERR exactly one of {names} can be specified for ");
+                return Err(Refusal::about(&before, self.args.at(0), ""));
+            }
         }
         if search.any && search.count == 0 {
             return Err("ERR the ANY argument requires COUNT argument".into());
         }
+        Ok(())
+    }
+}
+
+impl Search {
+    /// Parses the arguments. `set`: the set of the source key; without one, positions of members are not looked up.
+    fn parse(form: Form, args: &Args<'_>, pairs: &mut impl Pairs, set: Option<&SortedSet>) -> Result<Search, Refusal> {
+        let mut parser = Parser { form, args, pairs, set, search: Search::default(), by_member: None, by_box: None };
+        let mut at = parser.positional()?;
+        while at < args.len() {
+            at += match parser.output_option(at)? {
+                0 => parser.area_option(at)?,
+                used => used,
+            };
+        }
+        parser.check()?;
+        let mut search = parser.search;
         // The nearest ones are wanted if not all are.
         if search.count > 0 && !search.any {
             search.ascending = search.ascending.or(Some(true));
@@ -354,27 +404,28 @@ impl Search {
     }
 }
 
-/// GEOSEARCH, and GEORADIUS_RO and GEORADIUSBYMEMBER_RO.
-pub(crate) fn search(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, form: Form) -> Outcome {
-    let set = SortedSet::open(turn, call.database, form.source(&call.args))?;
-    let search = Search::parse(form, &call.args, turn, set.as_ref())?;
+/// Parses and runs a search; returns what it found.
+fn find(pairs: &mut impl Pairs, call: &Call<'_, '_>, form: Form) -> Result<(Search, Vec<Found>), Refusal> {
+    let set = SortedSet::open(pairs, call.database, form.source(&call.args))?;
+    let search = Search::parse(form, &call.args, pairs, set.as_ref())?;
+    let bytes_max = if search.target.is_some() { usize::MAX } else { call.reply_bytes_max };
     let found = match &set {
-        Some(set) => search.run(turn, set, call.reply_bytes_max)?,
+        Some(set) => search.run(pairs, set, bytes_max)?,
         None => Vec::new(),
     };
+    Ok((search, found))
+}
+
+/// GEOSEARCH, and GEORADIUS_RO and GEORADIUSBYMEMBER_RO.
+pub(crate) fn search(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, form: Form) -> Outcome {
+    let (search, found) = find(turn, call, form)?;
     search.reply(call, &found);
     Ok(())
 }
 
 /// GEOSEARCHSTORE, and GEORADIUS and GEORADIUSBYMEMBER, which store with an option.
 pub(crate) fn search_and_store(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, form: Form) -> Outcome {
-    let set = SortedSet::open(alone, call.database, form.source(&call.args))?;
-    let search = Search::parse(form, &call.args, alone, set.as_ref())?;
-    let bytes_max = if search.target.is_some() { usize::MAX } else { call.reply_bytes_max };
-    let found = match &set {
-        Some(set) => search.run(alone, set, bytes_max)?,
-        None => Vec::new(),
-    };
+    let (search, found) = find(alone, call, form)?;
     let Some((target, by_distance)) = search.target else {
         search.reply(call, &found);
         return Ok(());

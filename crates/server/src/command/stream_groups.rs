@@ -11,11 +11,28 @@ use super::streams::{
 };
 use super::strings::integer;
 use crate::keyspace::Exclusive;
-use crate::keyspace::collections::stream::{Consumer, EntryId, Group, Pending, StreamMut};
+use crate::keyspace::collections::stream::{Consumer, EntryId, Group, Pending, Stream, StreamMut};
 use std::collections::HashMap;
 
 /// Pending entries that are read together.
 const AT_ONCE: usize = 100;
+
+const HELP: [&str; 14] = [
+    "CREATE <key> <groupname> <id|$> [option]",
+    "    Creates a group that starts after an ID. Options:",
+    "    * MKSTREAM",
+    "      Creates the stream if it does not exist.",
+    "    * ENTRIESREAD entries_read",
+    "      Sets the number of entries that the group counts as read.",
+    "CREATECONSUMER <key> <groupname> <consumer>",
+    "    Creates a consumer in a group.",
+    "DELCONSUMER <key> <groupname> <consumer>",
+    "    Removes a consumer and its pending entries.",
+    "DESTROY <key> <groupname>",
+    "    Removes a group.",
+    "SETID <key> <groupname> <id|$> [ENTRIESREAD entries_read]",
+    "    Sets the last ID delivered to a group.",
+];
 
 /// The refusal of a group that is absent, or whose key is.
 fn no_group(args: &Args<'_>) -> Refusal {
@@ -40,29 +57,40 @@ fn id_or_last(text: &[u8], last: EntryId, is_strict: bool) -> Result<EntryId, Re
 pub(crate) fn xgroup(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     let args = call.args;
     if args.is(1, "help") && args.len() == 2 {
-        let lines = [
-            "CREATE <key> <groupname> <id|$> [option]",
-            "    Creates a group that starts after an ID. Options:",
-            "    * MKSTREAM",
-            "      Creates the stream if it does not exist.",
-            "    * ENTRIESREAD entries_read",
-            "      Sets the number of entries that the group counts as read.",
-            "CREATECONSUMER <key> <groupname> <consumer>",
-            "    Creates a consumer in a group.",
-            "DELCONSUMER <key> <groupname> <consumer>",
-            "    Removes a consumer and its pending entries.",
-            "DESTROY <key> <groupname>",
-            "    Removes a group.",
-            "SETID <key> <groupname> <id|$> [ENTRIESREAD entries_read]",
-            "    Sets the last ID delivered to a group.",
-        ];
-        reply::help(call.out, "XGROUP", &lines);
+        reply::help(call.out, "XGROUP", &HELP);
         return Ok(());
     }
     let unknown = || Refusal::unknown_subcommand(&args, "XGROUP");
     if args.len() < 4 {
         return Err(unknown());
     }
+    let (makes_stream, read) = group_options(&args)?;
+    let mut stream = open_mut(alone, call, 2)?;
+    if !stream.is_present() && !makes_stream {
+        return Err("ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use \
+                    the MKSTREAM option to create an empty stream automatically."
+            .into());
+    }
+    let (now, pairs) = stream.read()?;
+    let group = now.group(pairs, args.at(3))?;
+    let found = || group.ok_or_else(|| no_group_at(&args));
+    match (args.at(1).to_ascii_lowercase().as_slice(), args.len()) {
+        (b"create", 5..=8) => create_group(stream, call, group, read),
+        (b"setid", 5 | 7) => set_group_id(stream, call, found()?, read),
+        (b"destroy", 4) => {
+            if destroy_group(stream, call, group)? {
+                alone.note_wanted(call.database, args.at(2));
+            }
+            Ok(())
+        }
+        (b"createconsumer", 5) => create_consumer(stream, call, found()?.number),
+        (b"delconsumer", 5) => delete_consumer(stream, call, found()?.number),
+        _ => Err(unknown()),
+    }
+}
+
+/// Parses the options of XGROUP CREATE and SETID: whether to make the stream, and the entries read.
+fn group_options(args: &Args<'_>) -> Result<(bool, Option<i64>), Refusal> {
     let (is_create, is_set_id) = (args.is(1, "create"), args.is(1, "setid"));
     let (mut makes_stream, mut read, mut index) = (false, None, 5);
     while index < args.len() {
@@ -77,67 +105,77 @@ pub(crate) fn xgroup(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outc
             };
             index += 2;
         } else {
-            return Err(unknown());
+            return Err(Refusal::unknown_subcommand(args, "XGROUP"));
         }
     }
-    let (database, key, name) = (call.database, args.at(2), args.at(3));
-    let now_ms = alone.now_ms();
-    let mut stream = open_mut(alone, call, 2)?;
+    Ok((makes_stream, read))
+}
+
+/// XGROUP CREATE key group id \[MKSTREAM\] [ENTRIESREAD count]
+fn create_group(
+    mut stream: StreamMut<'_, '_>,
+    call: &mut Call<'_, '_>,
+    group: Option<Group>,
+    read: Option<i64>,
+) -> Outcome {
+    let id = id_or_last(call.args.at(4), stream.last(), true)?;
+    if group.is_some() {
+        return Err("BUSYGROUP Consumer Group name already exists".into());
+    }
     let is_new = !stream.is_present();
-    if is_new && !makes_stream {
-        return Err("ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use \
-                    the MKSTREAM option to create an empty stream automatically."
-            .into());
+    stream.add_group(call.args.at(3), id, read)?;
+    stream.finish(is_new, &["xgroup-create"])?;
+    reply::ok(call.out);
+    Ok(())
+}
+
+/// XGROUP SETID key group id [ENTRIESREAD count]
+fn set_group_id(mut stream: StreamMut<'_, '_>, call: &mut Call<'_, '_>, group: Group, read: Option<i64>) -> Outcome {
+    let last = id_or_last(call.args.at(4), stream.last(), false)?;
+    stream.set_group(call.args.at(3), group, Group { last, read, ..group })?;
+    stream.finish(false, &["xgroup-setid"])?;
+    reply::ok(call.out);
+    Ok(())
+}
+
+/// XGROUP DESTROY key group. Returns whether the group was present.
+fn destroy_group(
+    mut stream: StreamMut<'_, '_>,
+    call: &mut Call<'_, '_>,
+    group: Option<Group>,
+) -> Result<bool, Refusal> {
+    if let Some(group) = group {
+        stream.remove_group(call.args.at(3), group.number)?;
+        stream.finish(false, &["xgroup-destroy"])?;
     }
+    reply::integer(call.out, group.is_some().into());
+    Ok(group.is_some())
+}
+
+/// XGROUP CREATECONSUMER key group consumer
+fn create_consumer(mut stream: StreamMut<'_, '_>, call: &mut Call<'_, '_>, group: u64) -> Outcome {
+    let name = call.args.at(4);
     let (now, pairs) = stream.read()?;
-    let (last, group) = (now.last, now.group(pairs, name)?);
-    let found = || group.ok_or_else(|| no_group_at(&args));
-    match () {
-        () if is_create && (5..=8).contains(&args.len()) => {
-            let id = id_or_last(args.at(4), last, true)?;
-            if group.is_some() {
-                return Err("BUSYGROUP Consumer Group name already exists".into());
-            }
-            stream.add_group(name, id, read)?;
-            stream.finish(is_new, &["xgroup-create"])?;
-            reply::ok(call.out);
-        }
-        () if is_set_id && matches!(args.len(), 5 | 7) => {
-            let group = found()?;
-            let last = id_or_last(args.at(4), last, false)?;
-            stream.set_group(name, group, Group { last, read, ..group })?;
-            stream.finish(false, &["xgroup-setid"])?;
-            reply::ok(call.out);
-        }
-        () if args.is(1, "destroy") && args.len() == 4 => {
-            if let Some(group) = group {
-                stream.remove_group(name, group.number)?;
-                stream.finish(false, &["xgroup-destroy"])?;
-                alone.note_wanted(database, key);
-            }
-            reply::integer(call.out, group.is_some().into());
-        }
-        () if args.is(1, "createconsumer") && args.len() == 5 => {
-            let group = found()?.number;
-            let consumer = now.consumer(pairs, group, args.at(4))?;
-            if consumer.is_none() {
-                stream.add_consumer(group, args.at(4), now_ms)?;
-                stream.finish(false, events_of_new(true))?;
-            }
-            reply::integer(call.out, consumer.is_none().into());
-        }
-        () if args.is(1, "delconsumer") && args.len() == 5 => {
-            let group = found()?.number;
-            let mut pending = 0;
-            if let Some(consumer) = now.consumer(pairs, group, args.at(4))? {
-                pending = now.owned_count(pairs, group, consumer.number)?;
-                stream.remove_consumer(group, args.at(4), consumer.number)?;
-                stream.finish(false, &["xgroup-delconsumer"])?;
-            }
-            reply::count(call.out, pending);
-        }
-        () => return Err(unknown()),
+    let consumer = now.consumer(pairs, group, name)?;
+    if consumer.is_none() {
+        stream.add_consumer(group, name, stream.now_ms())?;
+        stream.finish(false, events_of_new(true))?;
     }
+    reply::integer(call.out, consumer.is_none().into());
+    Ok(())
+}
+
+/// XGROUP DELCONSUMER key group consumer
+fn delete_consumer(mut stream: StreamMut<'_, '_>, call: &mut Call<'_, '_>, group: u64) -> Outcome {
+    let name = call.args.at(4);
+    let (now, pairs) = stream.read()?;
+    let mut pending = 0;
+    if let Some(consumer) = now.consumer(pairs, group, name)? {
+        pending = now.owned_count(pairs, group, consumer.number)?;
+        stream.remove_consumer(group, name, consumer.number)?;
+        stream.finish(false, &["xgroup-delconsumer"])?;
+    }
+    reply::count(call.out, pending);
     Ok(())
 }
 
@@ -200,16 +238,7 @@ pub(crate) fn xpending(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outc
     });
     let (mut found, mut count, mut from) = (Vec::new(), 0, Some(start));
     while let Some(next) = from.filter(|next| left > 0 && *next <= end) {
-        let some: Vec<(EntryId, Pending)> = match owner {
-            None => stream.pending_from(turn, group, next, AT_ONCE)?,
-            Some(owner) => {
-                let mut some = Vec::new();
-                for id in stream.owned_from(turn, (group, owner.number), next, AT_ONCE)? {
-                    some.extend(stream.pending(turn, group, id)?.map(|pending| (id, pending)));
-                }
-                some
-            }
-        };
+        let some = pending_from(&stream, turn, group, owner, next)?;
         for (id, pending) in &some {
             if *id > end || left == 0 {
                 break;
@@ -233,6 +262,22 @@ pub(crate) fn xpending(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outc
     reply::array(call.out, count);
     call.out.append(&mut found);
     Ok(())
+}
+
+/// Reads some pending entries from an ID on: of one consumer, or of all.
+fn pending_from(
+    stream: &Stream,
+    turn: &mut Turn<'_, '_>,
+    group: u64,
+    owner: Option<Consumer>,
+    from: EntryId,
+) -> Result<Vec<(EntryId, Pending)>, Refusal> {
+    let Some(owner) = owner else { return Ok(stream.pending_from(turn, group, from, AT_ONCE)?) };
+    let mut some = Vec::new();
+    for id in stream.owned_from(turn, (group, owner.number), from, AT_ONCE)? {
+        some.extend(stream.pending(turn, group, id)?.map(|pending| (id, pending)));
+    }
+    Ok(some)
 }
 
 /// How long ago an entry was delivered; negative if that time is in the future.
