@@ -34,6 +34,17 @@ pub(super) enum Stored {
     NotFound,
 }
 
+impl Stored {
+    pub(super) fn text(self) -> &'static [u8] {
+        match self {
+            Stored::Yes => b"STORED\r\n",
+            Stored::No => b"NOT_STORED\r\n",
+            Stored::Exists => b"EXISTS\r\n",
+            Stored::NotFound => b"NOT_FOUND\r\n",
+        }
+    }
+}
+
 /// How to store a value: the parts that the classic and meta commands share, and those that only `ms` has.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Storing {

@@ -14,11 +14,14 @@ fn session() -> MemcachedSession {
 }
 
 fn session_of(settings: Settings) -> MemcachedSession {
-    let space = Arc::new(KeySpace::open(SpaceOptions::default()).unwrap());
-    let server = Arc::new(Server::new(space, settings, false));
+    session_over(KeySpace::open(SpaceOptions::default()).unwrap(), settings).0
+}
+
+fn session_over(space: KeySpace, settings: Settings) -> (MemcachedSession, Arc<Server>) {
+    let server = Arc::new(Server::new(Arc::new(space), settings, false));
     let client = server.clients.add("a client".into(), "here".into(), 0, 10).unwrap();
     let figures = server.add_figures();
-    MemcachedSession::new(server, client, figures)
+    (MemcachedSession::new(server.clone(), client, figures), server)
 }
 
 /// The replies to `input`, which is passed in pieces of `step` bytes.
@@ -172,6 +175,69 @@ fn a_value_has_the_same_limit_in_both_protocols() {
         assert_eq!(answers(&out)[0].1, if is_stored { 0 } else { 3 }, "{len}");
         let out = execute(format!("set key 0 0 {len}\r\n{value}\r\n").as_bytes());
         assert_eq!(out.starts_with(b"STORED"), is_stored, "{len}");
+    }
+}
+
+#[test]
+fn a_store_that_fails_is_counted_whether_or_not_the_client_is_told() {
+    let extras = [0; 8];
+    let cases: [(Vec<u8>, Option<u16>); 6] = [
+        (b"set k 0 0 1\r\nv\r\n".to_vec(), Some(0)),
+        (b"set k 0 0 1 noreply\r\nv\r\n".to_vec(), None),
+        (b"add k 0 0 1\r\nv\r\n".to_vec(), Some(0)),
+        (b"add k 0 0 1 noreply\r\nv\r\n".to_vec(), None),
+        (binary(0x01, b"k", &extras, b"v", 0), Some(0x82)),
+        (binary(0x11, b"k", &extras, b"v", 0), Some(0x82)),
+    ];
+    for (input, told) in cases {
+        let space = KeySpace::open(SpaceOptions::default()).unwrap();
+        space.limit_memory(1, space.memory_limit().1);
+        let (mut session, server) = session_over(space, Settings::default());
+        let mut out = Vec::new();
+        session.execute(&input, &mut out, Patience::MayWait);
+        match told {
+            None => assert_eq!(out, b""),
+            Some(0) => assert_eq!(out, b"SERVER_ERROR out of memory storing object\r\n"),
+            Some(status) => assert_eq!(answers(&out)[0].1, status),
+        }
+        let counted = (server.memcached.outcomes.no_memory.load(Relaxed), server.total(|figures| &figures.errors));
+        assert_eq!(counted, (1, 1), "{}", input.escape_ascii());
+    }
+}
+
+#[test]
+fn a_damaged_value_is_an_error_of_the_server_in_both_protocols() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t");
+    let open = || KeySpace::open(SpaceOptions { file: Some(path.clone()), ..SpaceOptions::default() });
+    let value_of = |key: u32| format!("{key:0100}").into_bytes();
+    let (mut session, _) = session_over(open().unwrap(), Settings::default());
+    for key in 0..1000_u32 {
+        let packet = binary(0x01, key.to_string().as_bytes(), &[0; 8], &value_of(key), 0);
+        session.execute(&packet, &mut Vec::new(), Patience::MayWait);
+    }
+    drop(session);
+    let whole = std::fs::read(&path).unwrap();
+    // The open reads a few buckets.
+    let damaged = |key: &u32| {
+        let mut file = whole.clone();
+        let at = memchr::memmem::find(&file, &value_of(*key)).unwrap();
+        file[at] ^= 1;
+        std::fs::write(&path, file).unwrap();
+        open().is_ok()
+    };
+    let key = (0..1000).find(damaged).unwrap().to_string();
+    for is_binary in [true, false] {
+        let (mut session, server) = session_over(open().unwrap(), Settings::default());
+        let text = format!("get {key}\r\n").into_bytes();
+        let input = if is_binary { binary(0x00, key.as_bytes(), b"", b"", 0) } else { text };
+        let mut out = Vec::new();
+        session.execute(&input, &mut out, Patience::MayWait);
+        match is_binary {
+            true => assert_eq!((answers(&out)[0].1, &*answers(&out)[0].3), (0x84, &b"Internal error"[..])),
+            false => assert!(out.starts_with(b"SERVER_ERROR "), "{}", out.escape_ascii()),
+        }
+        assert_eq!(server.total(|figures| &figures.errors), 1);
     }
 }
 

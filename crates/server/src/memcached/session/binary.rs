@@ -16,17 +16,26 @@ use crate::memcached::{DATABASE, MEMCACHED_VERSION, stats};
 use crate::session::Flow;
 use std::sync::atomic::Ordering::*;
 
-impl From<SpaceError> for Status {
+/// Why a request is refused.
+enum Refused {
+    Status(Status),
+    Space(SpaceError),
+}
+
+impl From<SpaceError> for Refused {
     fn from(error: SpaceError) -> Self {
-        if !matches!(error, SpaceError::MemoryLimit) {
-            tracing::warn!(%error, "a command of the binary protocol");
-        }
-        Status::OutOfMemory
+        Refused::Space(error)
     }
 }
 
-/// The result of a request: its answer is written, or a status refuses it.
-type Answered<T = ()> = std::result::Result<T, Status>;
+impl From<Status> for Refused {
+    fn from(status: Status) -> Self {
+        Refused::Status(status)
+    }
+}
+
+/// The result of a request: its answer is written, or it is refused.
+type Answered<T = ()> = std::result::Result<T, Refused>;
 
 impl MemcachedSession {
     /// `Session::execute` for a client that speaks the binary protocol.
@@ -55,20 +64,16 @@ impl MemcachedSession {
                         self.remove_refused(work, at, request.key)?;
                     }
                     self.figures.errors.fetch_add(1, Relaxed);
+                    self.outcomes().too_large.fetch_add(1, Relaxed);
                     request.refuse(out, Status::TooLarge);
                     at += bytes;
                     self.swallow = more;
                 }
                 Next::Is(request, bytes) => {
                     let before = out.len();
-                    if let Err(status) = self.execute_packet(work, at, &request, out)? {
+                    if let Err(refused) = self.execute_packet(work, at, &request, out)? {
                         out.truncate(before);
-                        let is_expected =
-                            status == Status::NotFound && matches!(request.command, Some(Command::Get { .. }));
-                        if !(request.quiet && is_expected) {
-                            self.figures.errors.fetch_add(u64::from(!is_expected), Relaxed);
-                            request.refuse(out, status);
-                        }
+                        self.refuse_packet(&request, refused, out);
                     }
                     at += bytes;
                     if request.command == Some(Command::Quit) && request.is_valid() {
@@ -79,6 +84,31 @@ impl MemcachedSession {
         }
     }
 
+    /// Counts a refused request, and answers it, unless it is a quiet get of an absent key.
+    fn refuse_packet(&self, request: &Packet<'_>, refused: Refused, out: &mut Vec<u8>) {
+        let is_get = matches!(request.command, Some(Command::Get { .. }));
+        let status = match refused {
+            Refused::Status(Status::NotFound) if is_get && request.quiet => return,
+            Refused::Status(Status::NotFound) if is_get => Status::NotFound,
+            Refused::Status(status) => {
+                self.figures.errors.fetch_add(1, Relaxed);
+                status
+            }
+            Refused::Space(error) => {
+                self.note_refused(&error);
+                match error {
+                    SpaceError::MemoryLimit => Status::OutOfMemory,
+                    error => {
+                        // The answer has no room for it.
+                        tracing::warn!(%error, "a request of the binary protocol");
+                        Status::Internal
+                    }
+                }
+            }
+        };
+        request.refuse(out, status);
+    }
+
     /// Executes the request that begins at `start`, if it is allowed and valid.
     fn execute_packet(
         &mut self,
@@ -87,13 +117,13 @@ impl MemcachedSession {
         request: &Packet<'_>,
         out: &mut Vec<u8>,
     ) -> Executed<Answered> {
-        let Some(command) = request.command else { return Ok(Err(Status::Unknown)) };
+        let Some(command) = request.command else { return Ok(Err(Status::Unknown.into())) };
         let is_before_auth = matches!(command, Command::Mechanisms | Command::Auth | Command::Version | Command::Quit);
         if !self.authenticated && !is_before_auth {
-            return Ok(Err(Status::AuthError));
+            return Ok(Err(Status::AuthError.into()));
         }
         if !request.is_valid() {
-            return Ok(Err(Status::Invalid));
+            return Ok(Err(Status::Invalid.into()));
         }
         let done = match command {
             Command::Get { value: true, touch: false } => {
@@ -126,7 +156,7 @@ impl MemcachedSession {
                 request.answer_done(out, 0, MEMCACHED_VERSION.as_bytes());
                 Ok(Id::Ping)
             }
-            Command::Mechanisms | Command::Auth if !needs_password => Err(Status::Unknown),
+            Command::Mechanisms | Command::Auth if !needs_password => Err(Status::Unknown.into()),
             Command::Mechanisms => {
                 request.answer_done(out, 0, b"PLAIN");
                 Ok(Id::Auth)
@@ -137,7 +167,7 @@ impl MemcachedSession {
                 self.authenticated = request.key == b"PLAIN" && self.server.settings.is_password(password);
                 self.outcomes().auth.count(self.authenticated);
                 if !self.authenticated {
-                    return Err(Status::AuthError);
+                    return Err(Status::AuthError.into());
                 }
                 request.answer_done(out, 0, b"Authenticated");
                 Ok(Id::Auth)
@@ -155,7 +185,7 @@ impl MemcachedSession {
                 Ok(Id::Info)
             }
             // The caller handles these.
-            _ => Err(Status::Unknown),
+            _ => Err(Status::Unknown.into()),
         }
     }
 
@@ -185,7 +215,7 @@ impl MemcachedSession {
         if hit {
             self.note_use(request.key, true);
         }
-        Ok(Some(if hit { Ok(()) } else { Err(Status::NotFound) }))
+        Ok(Some(if hit { Ok(()) } else { Err(Status::NotFound.into()) }))
     }
 
     /// Executes a get that sets the key's CAS number or expiry time.
@@ -206,7 +236,7 @@ impl MemcachedSession {
             self.outcomes().touch.count(found);
         }
         if !found {
-            return Err(Status::NotFound);
+            return Err(Status::NotFound.into());
         }
         self.unsynced = true;
         alone.cas_of(DATABASE, key)?;
@@ -238,12 +268,12 @@ impl MemcachedSession {
             }
             Command::Delete => {
                 if request.cas != 0 && alone.cas_of(DATABASE, request.key)?.is_some_and(|cas| cas != request.cas) {
-                    return Err(Status::Exists);
+                    return Err(Status::Exists.into());
                 }
                 let removed = alone.remove(DATABASE, request.key)?;
                 self.outcomes().delete.count(removed);
                 if !removed {
-                    return Err(Status::NotFound);
+                    return Err(Status::NotFound.into());
                 }
                 request.answer_done(out, 0, b"");
                 Ok(Id::Del)
@@ -258,7 +288,7 @@ impl MemcachedSession {
                 Ok(Id::FlushDb)
             }
             // The caller handles these.
-            _ => Err(Status::Unknown),
+            _ => Err(Status::Unknown.into()),
         }
     }
 
@@ -279,9 +309,9 @@ impl MemcachedSession {
         };
         match (self.store(alone, request.key, request.value, storing)?, mode) {
             (Stored::Yes, _) => answer_changed(alone, request, b"", out),
-            (Stored::Exists, _) | (Stored::No, Mode::Add) => Err(Status::Exists),
-            (Stored::NotFound, _) | (Stored::No, Mode::Replace) => Err(Status::NotFound),
-            (Stored::No, _) => Err(Status::NotStored),
+            (Stored::Exists, _) | (Stored::No, Mode::Add) => Err(Status::Exists.into()),
+            (Stored::NotFound, _) | (Stored::No, Mode::Replace) => Err(Status::NotFound.into()),
+            (Stored::No, _) => Err(Status::NotStored.into()),
         }
     }
 
@@ -298,13 +328,13 @@ impl MemcachedSession {
         self.count_outcome(up, counted);
         let number = match counted {
             Counted::Is(number, _) => number,
-            Counted::NoNumber => return Err(Status::NoNumber),
-            Counted::Exists => return Err(Status::Exists),
+            Counted::NoNumber => return Err(Status::NoNumber.into()),
+            Counted::Exists => return Err(Status::Exists.into()),
             Counted::NotFound => {
                 const NEVER: u32 = u32::MAX;
                 let expires = request.u32_at(16);
                 if expires == NEVER {
-                    return Err(Status::NotFound);
+                    return Err(Status::NotFound.into());
                 }
                 let initial = u64::from_be_bytes(request.number(8));
                 let expires_at_ms = deadline(expires as i32, alone.now_ms()); // as memcached reads it

@@ -50,18 +50,23 @@ impl MemcachedSession {
         self.figures.misses.fetch_add(lookups - hits, Relaxed);
     }
 
+    /// Counts a request that failed, whether or not its client is told.
     #[cold]
-    pub(super) fn refuse(&self, out: &mut Vec<u8>, error: &SpaceError) {
+    pub(super) fn note_refused(&self, error: &SpaceError) {
         self.figures.errors.fetch_add(1, Relaxed);
         match error {
-            SpaceError::MemoryLimit => {
-                self.outcomes().no_memory.fetch_add(1, Relaxed);
-                out.extend_from_slice(b"SERVER_ERROR out of memory storing object\r\n");
-            }
+            SpaceError::MemoryLimit => drop(self.outcomes().no_memory.fetch_add(1, Relaxed)),
+            SpaceError::Table(error) => self.server.space.note_failure(error),
+            _ => {}
+        }
+    }
+
+    #[cold]
+    pub(super) fn refuse(&self, out: &mut Vec<u8>, error: &SpaceError) {
+        self.note_refused(error);
+        match error {
+            SpaceError::MemoryLimit => out.extend_from_slice(b"SERVER_ERROR out of memory storing object\r\n"),
             error => {
-                if let SpaceError::Table(error) = error {
-                    self.server.space.note_failure(error);
-                }
                 let text = error.to_string().replace(['\r', '\n'], " ");
                 out.extend_from_slice(format!("SERVER_ERROR {text}\r\n").as_bytes());
             }

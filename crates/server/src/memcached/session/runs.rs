@@ -5,7 +5,7 @@
 //! client has read, the session continues after the last key that was answered. This bounds one client's output.
 
 use super::entry::{Executed, Pause, Work};
-use super::{MemcachedSession, OUTPUT_BYTES};
+use super::{MemcachedSession, OUTPUT_BYTES, answer};
 use crate::command::spec::Id;
 use crate::keyspace::{Attributes, Edit, Exclusive, New, Old, Record, Result, SHORT_VALUE_BYTES, Shared, now_ms};
 use crate::memcached::DATABASE;
@@ -309,9 +309,9 @@ impl MemcachedSession {
         for (index, (key, _)) in pairs.iter().enumerate() {
             self.note_use(key, false);
             match stored.get(index) {
-                _ if run.marked[index] => {}
+                Some(Err(error)) if run.marked[index] => self.note_refused(error),
                 Some(Err(error)) => self.refuse(out, error),
-                _ => out.extend_from_slice(b"STORED\r\n"),
+                _ => answer(out, run.marked[index], b"STORED\r\n"),
             }
         }
         Ok(run.len)

@@ -24,14 +24,10 @@ impl MemcachedSession {
     ) -> Executed {
         let storing = Storing::of(store, now_ms());
         let stored = self.store_shared(work, start, store.key, data, storing)?;
-        if !store.quiet {
-            match stored {
-                Ok(Stored::Yes) => out.extend_from_slice(b"STORED\r\n"),
-                Ok(Stored::No) => out.extend_from_slice(b"NOT_STORED\r\n"),
-                Ok(Stored::Exists) => out.extend_from_slice(b"EXISTS\r\n"),
-                Ok(Stored::NotFound) => out.extend_from_slice(b"NOT_FOUND\r\n"),
-                Err(error) => self.refuse(out, &error),
-            }
+        match stored {
+            Ok(stored) => answer(out, store.quiet, stored.text()),
+            Err(error) if store.quiet => self.note_refused(&error),
+            Err(error) => self.refuse(out, &error),
         }
         let id = match store.mode {
             Mode::Append | Mode::Prepend => Id::Append,
