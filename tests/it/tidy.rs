@@ -386,7 +386,7 @@ const PROGRAM_CRATES_MAX: usize = 185;
 #[test]
 fn the_program_by_default_needs_few_crates() {
     let tree = Command::new(env!("CARGO"))
-        .args(["tree", "--locked", "--offline", "--package", "splitpoint-cli", "--edges", "normal,build"])
+        .args(["tree", "--locked", "--package", "splitpoint-cli", "--edges", "normal,build"])
         .args(["--prefix", "none", "--format", "{p}"])
         .current_dir(root())
         .output()

@@ -237,8 +237,8 @@ impl<P: Pairs> Parser<'_, '_, P> {
         })
     }
 
-    /// Parses an option about the reply or where to store it. Returns the number of its arguments, 0 if it is another
-    /// option.
+    /// Parses an option about the reply or where to store it. Returns how many arguments it takes, with its
+    /// name; 0 if it is another option.
     fn output_option(&mut self, at: usize) -> Result<usize, Refusal> {
         let (args, search) = (self.args, &mut self.search);
         let has_value = at + 1 < args.len();
@@ -266,7 +266,7 @@ impl<P: Pairs> Parser<'_, '_, P> {
         Ok(1)
     }
 
-    /// Parses an option about the area; returns the number of its arguments.
+    /// Parses an option about the area. Returns how many arguments it takes, with its name.
     fn area_option(&mut self, at: usize) -> Result<usize, Refusal> {
         let (args, left) = (self.args, self.args.len() - at - 1);
         match () {

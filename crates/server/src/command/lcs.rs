@@ -79,7 +79,7 @@ impl Options {
     }
 }
 
-/// A range that both values have, and that ends before `ends` in them.
+/// A row of `len` bytes that both values have. It ends before `ends[0]` in the one, before `ends[1]` in the other.
 struct Match {
     ends: [usize; 2],
     len: usize,

@@ -31,6 +31,7 @@ pub(super) enum Status {
     AuthError = 0x20,
     Unknown = 0x81,
     OutOfMemory = 0x82,
+    NotSupported = 0x83,
     Internal = 0x84,
 }
 
@@ -47,6 +48,7 @@ impl Status {
             Status::AuthError => "Auth failure.",
             Status::Unknown => "Unknown command",
             Status::OutOfMemory => "Out of memory",
+            Status::NotSupported => "Not supported",
             Status::Internal => "Internal error",
         }
     }

@@ -165,9 +165,10 @@ fn a_value_has_the_same_limit_in_both_protocols() {
         let execute = |input: &[u8]| {
             let settings = Settings::default();
             settings.bulk_bytes.store(1000, Relaxed);
-            let mut session = session_of(settings);
+            let (mut session, server) = session_over(KeySpace::open(SpaceOptions::default()).unwrap(), settings);
             let mut out = Vec::new();
             session.execute(input, &mut out, Patience::MayWait);
+            assert_eq!(server.memcached.outcomes.too_large.load(Relaxed), u64::from(!is_stored));
             out
         };
         let value = "x".repeat(len);
@@ -179,7 +180,7 @@ fn a_value_has_the_same_limit_in_both_protocols() {
 }
 
 #[test]
-fn a_store_that_fails_is_counted_whether_or_not_the_client_is_told() {
+fn a_store_that_fails_is_counted_whether_or_not_it_is_answered() {
     let extras = [0; 8];
     let cases: [(Vec<u8>, Option<u16>); 6] = [
         (b"set k 0 0 1\r\nv\r\n".to_vec(), Some(0)),

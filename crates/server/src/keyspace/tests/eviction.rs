@@ -1,4 +1,4 @@
-//! What full memory evicts.
+//! Tests what is evicted when memory is full.
 
 use super::*;
 use crate::keyspace::collections::fields::{Fields, FieldsMut};

@@ -1,4 +1,4 @@
-//! Hashes: lifetimes of fields, many fields, scans during changes.
+//! Tests hashes: lifetimes of fields, many fields, scans during changes.
 
 use super::*;
 use crate::keyspace::SweepCursor;

@@ -1,4 +1,4 @@
-//! Files: crashes, those of other programs, restarts.
+//! Tests files: crashes, restarts, files of other programs.
 
 use super::*;
 use crate::keyspace::collections::fields::{Fields, FieldsMut};

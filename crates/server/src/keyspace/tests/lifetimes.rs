@@ -1,4 +1,4 @@
-//! Lifetimes of keys: several threads, clocks, the sweep.
+//! Tests lifetimes of keys: several threads, clocks, the sweep.
 
 use super::*;
 use crate::keyspace::SweepCursor;

@@ -1,4 +1,4 @@
-//! The key space: what the tests of its parts share.
+//! Tests of the key space, and what they share.
 
 mod eviction;
 mod fields;

@@ -1,4 +1,4 @@
-//! Collections: lists, sets, and that segments are removed with their keys.
+//! Tests lists and sets, and that segments are removed with their keys.
 
 use super::*;
 use crate::keyspace::SweepCursor;

@@ -1,6 +1,6 @@
 //! The binary protocol, which many clients use by default, on the same keys as the text protocol.
 //!
-//! A connection whose first byte is 0x80 uses it to its end. A get uses shared entry if the key has a CAS number;
+//! A connection whose first byte is 0x80 uses it to its end. A get uses shared entry unless the key has no CAS number;
 //! changes use exclusive entry. Answers contain CAS numbers, so a set that is answered gives its key one.
 //!
 //! Source: the behavior of memcached 1.6.18. Not here: packets (`packet.rs`), what commands mean (`classic.rs`).
@@ -101,7 +101,7 @@ impl MemcachedSession {
                     error => {
                         // The answer has no room for it.
                         tracing::warn!(%error, "a request of the binary protocol");
-                        Status::Internal
+                        if let SpaceError::Table(_) = error { Status::Internal } else { Status::NotSupported }
                     }
                 }
             }
@@ -146,7 +146,6 @@ impl MemcachedSession {
 
     /// Answers a command that does not use the key space. Returns the Redis command that does the same.
     fn answer_outside(&mut self, command: Command, request: &Packet<'_>, out: &mut Vec<u8>) -> Answered<Id> {
-        let needs_password = self.server.settings.needs_password();
         match command {
             Command::Quit | Command::Noop | Command::Verbosity => {
                 request.answer_done(out, 0, b"");
@@ -156,7 +155,9 @@ impl MemcachedSession {
                 request.answer_done(out, 0, MEMCACHED_VERSION.as_bytes());
                 Ok(Id::Ping)
             }
-            Command::Mechanisms | Command::Auth if !needs_password => Err(Status::Unknown.into()),
+            Command::Mechanisms | Command::Auth if !self.server.settings.needs_password() => {
+                Err(Status::Unknown.into())
+            }
             Command::Mechanisms => {
                 request.answer_done(out, 0, b"PLAIN");
                 Ok(Id::Auth)

@@ -1,5 +1,4 @@
-//! What a session records: commands and their time, hits and misses, times of use, and errors, which are counted where
-//! they are answered.
+//! Records commands and their time, hits and misses, times of use, and failures, of which the key space must know.
 
 use super::MemcachedSession;
 use super::entry::Work;
@@ -50,14 +49,20 @@ impl MemcachedSession {
         self.figures.misses.fetch_add(lookups - hits, Relaxed);
     }
 
-    /// Counts a request that failed, whether or not its client is told.
+    /// Records a request that failed, whether or not it is answered.
     #[cold]
     pub(super) fn note_refused(&self, error: &SpaceError) {
         self.figures.errors.fetch_add(1, Relaxed);
         match error {
             SpaceError::MemoryLimit => drop(self.outcomes().no_memory.fetch_add(1, Relaxed)),
-            SpaceError::Table(error) => self.server.space.note_failure(error),
-            _ => {}
+            error => self.note_failure(error),
+        }
+    }
+
+    /// Tells the key space of an error of its table.
+    pub(super) fn note_failure(&self, error: &SpaceError) {
+        if let SpaceError::Table(error) = error {
+            self.server.space.note_failure(error);
         }
     }
 

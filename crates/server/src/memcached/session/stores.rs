@@ -146,6 +146,7 @@ impl MemcachedSession {
         self.unsynced = true;
         if let Err(error) = alone.remove(DATABASE, key) {
             tracing::warn!(%error, "removing the value of a refused set");
+            self.note_failure(&error);
         }
         Ok(())
     }

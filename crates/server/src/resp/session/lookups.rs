@@ -33,16 +33,17 @@ impl RespSession {
         }
         let keys = &keys[..key_count];
         let before = out.len();
-        let mut replies = Answers::new(id, self.state.version, space, &firsts, out);
-        if find(shared, self.state.database, keys, &mut replies).is_err() {
-            // Answer them one by one instead, each with its own error.
-            out.truncate(before);
-            return None;
-        }
-        let Answers { hits, looked, done, refused, .. } = replies;
+        let mut answers = Answers::new(id, self.state.version, space, &firsts, out);
+        let found = find(shared, self.state.database, keys, &mut answers);
         // Lookups of values record the use themselves.
         if matches!(id, Id::StrLen | Id::Touch) {
             shared.note_use(keys);
+        }
+        let Answers { hits, looked, done, refused, .. } = answers;
+        if found.is_err() {
+            // Answer them one by one instead, each with its own error.
+            out.truncate(before);
+            return None;
         }
         self.state.figures.note_failures(id, WRONG_TYPE.as_bytes(), refused);
         // With large values, some were copied but not sent; make the next run shorter.
@@ -69,8 +70,8 @@ impl RespSession {
     }
 }
 
-/// Takes the keys of the requests. `firsts[i]` becomes the key count of the request that begins at key `i`, and is 0
-/// elsewhere. Returns how many keys and requests.
+/// Writes the keys of the requests to `keys`, and the number of a request's keys to `firsts`, at the index of its first
+/// key. Returns how many keys and requests there are.
 fn keys_of<'a>(args: impl Iterator<Item = Args<'a>>, keys: &mut [&'a [u8]], firsts: &mut [u8]) -> (usize, usize) {
     let (mut key_count, mut count) = (0, 0);
     for args in args {
@@ -84,23 +85,23 @@ fn keys_of<'a>(args: impl Iterator<Item = Args<'a>>, keys: &mut [&'a [u8]], firs
     (key_count, count)
 }
 
-/// Finds what the command wants to know of each key, and replies.
+/// Finds what the command wants to know of each key, and writes the answers.
 #[inline]
-fn find(shared: &Shared<'_>, database: usize, keys: &[&[u8]], replies: &mut Answers<'_>) -> keyspace::Result<()> {
-    match replies.id {
-        Id::Get | Id::MGet => shared.read_many(database, keys, |index, record| replies.take(index, Found::of(record))),
+fn find(shared: &Shared<'_>, database: usize, keys: &[&[u8]], answers: &mut Answers<'_>) -> keyspace::Result<()> {
+    match answers.id {
+        Id::Get | Id::MGet => shared.read_many(database, keys, |index, record| answers.take(index, Found::of(record))),
         Id::StrLen => keys.iter().enumerate().try_for_each(|(index, key)| {
             let found = match shared.value_len(database, key) {
                 Err(SpaceError::WrongType) => Found::WrongType,
                 len => Found::Len(len?),
             };
-            replies.take(index, found);
+            answers.take(index, found);
             Ok(())
         }),
         // These need only the length, so large values are not read.
         _ => keys.iter().enumerate().try_for_each(|(index, key)| {
             let attributes = shared.attributes(database, key)?;
-            replies.take(index, Found::Len(attributes.map(|_| 0)));
+            answers.take(index, Found::Len(attributes.map(|_| 0)));
             Ok(())
         }),
     }
@@ -124,7 +125,7 @@ impl<'v> Found<'v> {
     }
 }
 
-/// The replies of a run, written key by key.
+/// The answers of a run, written key by key.
 struct Answers<'r> {
     id: Id,
     version: Version,

@@ -1,5 +1,5 @@
 //! Executes one request: whether it is allowed, queued by MULTI, or executed now, and with which entry to the key
-//! space. [`Work`] is what it shares with the other requests of its batch. Not here: runs (`batch.rs`, `lookups.rs`, `runs.rs`).
+//! space. [`Work`] is what it shares with the other requests of its batch. Not here: runs (`batch.rs`).
 
 use super::RespSession;
 use crate::command::acl::{self, Context};
