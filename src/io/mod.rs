@@ -159,7 +159,7 @@ pub(crate) trait File: Send + Sync {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()>;
     /// Writes all of `bytes` at `offset`.
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;
-    /// Writes zeros from the offset `from` up to `to`, with as few calls as the system permits.
+    /// Writes zeros from the offset `from` up to `to`.
     fn write_zeros(&self, from: u64, to: u64) -> Result<()> {
         let mut at = from;
         while at < to {

@@ -5,14 +5,12 @@
     reason = "the seam: this file is the operating system's side of it"
 )]
 
+#[cfg(target_os = "linux")]
+use super::Window;
 use super::forks::forks;
 use super::limits::{Limited, limit};
-use super::{Access, File, Mapped, Mode, PERMISSIONS, Storage, View};
-#[cfg(target_os = "linux")]
-use super::{Window, ZEROS};
+use super::{Access, File, Mapped, Mode, PERMISSIONS, Storage, View, ZEROS};
 use std::fs;
-#[cfg(target_os = "linux")]
-use std::io::IoSlice;
 use std::io::{Error, ErrorKind, Result, Seek, SeekFrom};
 #[cfg(target_os = "linux")]
 use std::ops::Range;
@@ -323,10 +321,18 @@ impl File for RealFile {
         self.file.write_all_at(bytes, offset)
     }
 
-    #[cfg(target_os = "linux")]
     fn write_zeros(&self, from: u64, to: u64) -> Result<()> {
+        // Linux keeps what one call writes in one folio of its cache, and a sync writes the whole folio of a page that was
+        // stored to (docs/notes/2026-11-29-syncs.md).
+        const CALL_BYTES: u64 = 16 << 10;
         self.refuse_beyond_limit(to)?;
-        write_zeros(&self.file, from, to)
+        let mut at = from;
+        while at < to {
+            let len = (to - at).min(CALL_BYTES);
+            self.file.write_all_at(&ZEROS[..len as usize], at)?; // below 2^16
+            at += len;
+        }
+        Ok(())
     }
 
     // Not by the metadata, which have the file's times: since 6.13 Linux gives a file a finer time with the first write
@@ -573,32 +579,6 @@ fn read_without_wait(file: &fs::File, bytes: &mut [u8], offset: u64) -> Result<u
     // SAFETY: the descriptor is open as long as `file` is borrowed, and `part` is `bytes`, borrowed for writing.
     let read = unsafe { libc::preadv2(file.as_raw_fd(), &raw const part, 1, offset, libc::RWF_NOWAIT) };
     usize::try_from(read).map_err(|_| Error::last_os_error())
-}
-
-/// Writes zeros from `from` up to `to`, usually with one call: all parts of a call are the same memory.
-#[cfg(target_os = "linux")]
-#[expect(unsafe_code, reason = "std has no pwritev")]
-fn write_zeros(file: &fs::File, from: u64, to: u64) -> Result<()> {
-    const PARTS_MAX: usize = 16;
-    let mut at = from;
-    while at < to {
-        let part = |start: u64| IoSlice::new(&ZEROS[..(to - start).min(ZEROS.len() as u64) as usize]);
-        let parts: Vec<_> = (at..to).step_by(ZEROS.len()).take(PARTS_MAX).map(part).collect();
-        let offset = libc::off_t::try_from(at).map_err(|_| Error::from(ErrorKind::FileTooLarge))?;
-        // SAFETY: `IoSlice` has the layout of `iovec`; there are at most 16 of them, which live as long as the call, as
-        // does the descriptor, and their bytes are constant.
-        let written =
-            unsafe { libc::pwritev(file.as_raw_fd(), parts.as_ptr().cast(), parts.len() as libc::c_int, offset) };
-        match u64::try_from(written) {
-            Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(written) => at += written,
-            Err(_) => match Error::last_os_error() {
-                e if e.kind() == ErrorKind::Interrupted => {}
-                e => return Err(e),
-            },
-        }
-    }
-    Ok(())
 }
 
 /// Asks for large memory pages if `memory` is large, so that random accesses miss fewer translations. Call it before

@@ -7,7 +7,7 @@ use crate::format::{document, dump, dump_in, updating};
 use crate::golden::{CRASHED, Pairs, crashed_log, fixture, log_of, scanned, write_crashed};
 use crate::spt::log::{self, Builder, End, Header, Segment};
 use crate::spt::{self, Reader, u64_at};
-use splitpoint::{ErrorKind, TableOptions};
+use splitpoint::{Durability, ErrorKind, TableOptions};
 use std::fs;
 use std::path::Path;
 
@@ -289,4 +289,30 @@ fn a_file_that_is_no_segment_yet_is_written_over() {
         });
         assert_eq!(replayed(&directory), crashed_log().len());
     }
+}
+
+/// The bytes of files that this thread has made dirty; `None` if the system does not count them.
+#[cfg(target_os = "linux")]
+fn dirtied() -> Option<u64> {
+    let figures = std::fs::read_to_string("/proc/thread-self/io").ok()?;
+    figures.lines().find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok())
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_synced_put_into_a_long_log_writes_few_bytes() {
+    const SYNCED: u32 = 100;
+    const EACH_MAX: u64 = 64 << 10;
+    let folder = tempfile::tempdir().unwrap();
+    let table = TableOptions::new().durability(Durability::Os).open(folder.path().join("t")).unwrap();
+    for key in 0..200_000_u32 {
+        table.put(&key.to_le_bytes(), &[1; 100]).unwrap();
+    }
+    let before = dirtied();
+    for key in 0..SYNCED {
+        table.with(Durability::Sync).put(&key.to_le_bytes(), &[2; 100]).unwrap();
+    }
+    let Some((before, after)) = before.zip(dirtied()) else { return };
+    let bytes = after - before;
+    assert!(bytes <= u64::from(SYNCED) * EACH_MAX, "{} bytes per put", bytes / u64::from(SYNCED));
 }

@@ -170,7 +170,6 @@ pub fn kind(call: i64) -> Option<(&'static str, &'static [Fault])> {
         libc::SYS_pread64 => ("pread64", &[Error(EIO), Error(EINTR), Short]),
         libc::SYS_write => ("write", &[Error(EIO), Error(ENOSPC), Error(EINTR)]),
         libc::SYS_pwrite64 => ("pwrite64", &[Error(EIO), Error(ENOSPC), Error(EINTR), Short]),
-        libc::SYS_pwritev => ("pwritev", &[Error(EIO), Error(ENOSPC), Error(EINTR), Short]),
         libc::SYS_fsync => ("fsync", &[Error(EIO), Error(ENOSPC), Error(EINTR)]),
         libc::SYS_fdatasync => ("fdatasync", &[Error(EIO), Error(ENOSPC), Error(EINTR)]),
         libc::SYS_ftruncate => ("ftruncate", &[Error(EIO), Error(ENOSPC), Error(EINTR)]),
