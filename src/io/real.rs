@@ -322,8 +322,8 @@ impl File for RealFile {
     }
 
     fn write_zeros(&self, from: u64, to: u64) -> Result<()> {
-        // Linux keeps what one call writes in one folio of its cache, and a sync writes the whole folio of a page that was
-        // stored to (docs/notes/2026-11-29-syncs.md).
+        // Linux keeps what one call writes in one folio of its cache, and a sync writes the whole folio of a page that
+        // was stored to (docs/notes/2026-11-29-syncs.md).
         const CALL_BYTES: u64 = 16 << 10;
         self.refuse_beyond_limit(to)?;
         let mut at = from;
