@@ -218,7 +218,8 @@ impl Selector {
                 }
             }
         }
-        // A later rule replaces the earlier one about the same; one about a command also those of its subcommands.
+        // A rule replaces earlier rules about the same command, category or subcommand. A rule about a command also
+        // replaces earlier rules about its subcommands.
         let within = format!("{text}|");
         self.rules.retain(|rule| rule.len() < 2 || rule[1..] != *text && !rule[1..].starts_with(&within));
         self.rules.push(format!("{}{text}", if is_allowed { '+' } else { '-' }));

@@ -108,7 +108,7 @@ fn expired_keys_beside_many_that_stay_do_not_pile_up() {
         let expired = space.len(0).saturating_sub(u64::from(STAYING + 10 * EACH_TICK));
         most = most.max(expired);
     }
-    // One in a hundred, and those of a tick.
+    // At most a hundredth as many as the keys that stay, and the keys of two ticks.
     assert!(most <= u64::from(STAYING / 100 + 2 * EACH_TICK), "{most} expired keys stayed");
     // Once none is left the sweep has nothing to look at.
     STOPPED_CLOCK.set(Some(START_MS + 2 * 86_400_000));
