@@ -40,8 +40,6 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 
 /// If writers saved more bytes than this of frozen frames, their memory is returned to the system afterwards.
 const SAVED_BYTES_MUCH: usize = 16 << 20;
-/// Frames written with one call, if their blocks are adjacent.
-const RUN_BYTES: usize = 1 << 20;
 
 /// The state of the table at one moment between writes, to be written while writers continue.
 pub(crate) struct Frozen {
@@ -64,7 +62,7 @@ pub(crate) struct Checkpointer<'p> {
     pub(super) closing: &'p AtomicBool,
 }
 
-/// Adjacent blocks that are not yet written.
+/// Adjacent blocks that are not yet written. One call writes them.
 struct Run<'c> {
     blocks: &'c Blocks,
     frames_of: &'c Frames,
@@ -85,7 +83,7 @@ impl Run<'_> {
         }
         let block = self.blocks.place_frozen(&self.frames_of.file, frame)?;
         let next = self.first + self.frames.len() as u32;
-        if block != next || self.bytes.len() >= RUN_BYTES {
+        if block != next || self.bytes.len() as u64 >= self.pace.part_bytes() {
             self.flush()?;
             self.first = block;
         }
@@ -208,7 +206,7 @@ impl Checkpointer<'_> {
         let mut run = Run {
             blocks: self.blocks(),
             frames_of: self.frames,
-            pace: Pace::new(file),
+            pace: Pace::new(file, self.log),
             first: 0,
             bytes: Vec::new(),
             frames: Vec::new(),

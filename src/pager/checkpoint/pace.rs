@@ -1,31 +1,130 @@
-//! Keeps the disk free for others while a checkpoint is written: at most two runs of bytes are on their way to it.
+//! Keeps the disk free for others while a checkpoint is written: at most two parts of it are on their way to the disk.
 //!
 //! A thread that syncs the log during a checkpoint waits for all earlier writes of the disk. Without a bound that is
 //! most of the checkpoint, and such a put takes up to 0.2 s (docs/notes/2026-11-27-checkpoints.md).
 //!
+//! ```text
+//! a thread syncs the log, or did since the last part    16 times the bytes that the log gained; at least 128 KiB
+//! else                                                  twice the bytes of the last part; at most 1 MiB
+//! ```
+//!
+//! So small synced puts wait little, and a checkpoint is written faster than the log that it shortens grows
+//! (docs/notes/2026-11-29-syncs.md).
+//!
 //! Not here: the sync at the end, which makes the bytes durable.
 
 use crate::io::File;
+use crate::pager::wal::{Log, Lsn};
 use std::io::Result;
+use std::ops::Range;
 
-/// The runs that were last written to a file.
+const PART_BYTES_MIN: u64 = 128 << 10;
+const PART_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of a checkpoint for each byte that the log gains by syncs.
+const BYTES_PER_LOGGED: u64 = 16;
+
+/// The parts of a checkpoint that may still be on their way to the disk.
 pub(super) struct Pace<'a> {
     file: &'a dyn File,
-    /// The offset and the bytes of a run that may still be on its way.
-    last: Option<(u64, u64)>,
+    log: Option<&'a Log>,
+    step: Step,
+    /// The part that is being written: the part of the file that has it, and its bytes.
+    part: Range<u64>,
+    bytes: u64,
+    before: Option<Range<u64>>,
 }
 
 impl<'a> Pace<'a> {
-    pub(super) fn new(file: &'a dyn File) -> Self {
-        Pace { file, last: None }
+    pub(super) fn new(file: &'a dyn File, log: Option<&'a Log>) -> Self {
+        let durable = log.map_or(0, |log| log.durable_lsn().0);
+        let step = Step { part_bytes: PART_BYTES_MAX, durable };
+        Pace { file, log, step, part: u64::MAX..0, bytes: 0, before: None }
     }
 
-    /// Called after `bytes` bytes were written from `offset` on: waits until the disk has the run before.
+    /// Bytes that are at most written before the disk is waited for.
+    pub(super) fn part_bytes(&self) -> u64 {
+        self.step.part_bytes
+    }
+
+    /// Called after `bytes` bytes were written from `offset` on. At the end of a part, waits until the disk has the one
+    /// before; beside syncs of the log, until it has this one.
     pub(super) fn follow(&mut self, offset: u64, bytes: u64) -> Result<()> {
-        self.file.begin_sync(offset, bytes);
-        match self.last.replace((offset, bytes)) {
-            Some((offset, bytes)) => self.file.await_sync(offset, bytes),
-            None => Ok(()),
+        self.part = self.part.start.min(offset)..self.part.end.max(offset + bytes);
+        self.bytes += bytes;
+        if self.bytes < self.step.part_bytes {
+            return Ok(());
         }
+        let part = std::mem::replace(&mut self.part, u64::MAX..0);
+        self.bytes = 0;
+        self.file.begin_sync(part.start, part.end - part.start);
+        if let Some(before) = self.before.replace(part) {
+            self.await_part(before)?;
+        }
+        if let Some(log) = self.log {
+            self.step.follow(log.durable_lsn());
+        }
+        if self.step.part_bytes < PART_BYTES_MAX {
+            self.before.take().map_or(Ok(()), |part| self.await_part(part))?;
+        }
+        Ok(())
+    }
+
+    fn await_part(&self, part: Range<u64>) -> Result<()> {
+        self.file.await_sync(part.start, part.end - part.start)
+    }
+}
+
+/// How much is written before the disk is waited for.
+struct Step {
+    part_bytes: u64,
+    /// The log's durable position at the end of the last part.
+    durable: Lsn,
+}
+
+impl Step {
+    fn follow(&mut self, (durable, is_syncing): (Lsn, bool)) {
+        let gained = durable - self.durable;
+        self.durable = durable;
+        let wanted = match gained > 0 || is_syncing {
+            true => gained * BYTES_PER_LOGGED,
+            false => self.part_bytes * 2,
+        };
+        self.part_bytes = wanted.clamp(PART_BYTES_MIN, PART_BYTES_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::Storage;
+    use crate::io::simulated::{Simulated, State};
+    use std::path::Path;
+
+    #[test]
+    fn parts_are_small_while_small_records_are_synced_and_grow_when_nothing_is() {
+        let mut step = Step { part_bytes: PART_BYTES_MAX, durable: 1000 };
+        let mut next = |durable, is_syncing| {
+            step.follow((durable, is_syncing));
+            step.part_bytes >> 10
+        };
+        assert_eq!(next(1000, false), 1024);
+        assert_eq!(next(1200, false), 128);
+        assert_eq!([next(1200, true), next(1200, true)], [128, 128]);
+        assert_eq!([(); 5].map(|()| next(1200, false)), [256, 512, 1024, 1024, 1024]);
+        assert_eq!(next(1200, true), 128);
+        assert_eq!(next(1200 + (20 << 10), true), 320);
+        assert_eq!(next(1 << 30, true), 1024);
+    }
+
+    #[test]
+    fn blocks_that_are_not_adjacent_are_waited_for_together() {
+        let disk = Simulated::new(State::default());
+        let file = disk.create(Path::new("t.spt"), 0o600).unwrap();
+        let mut pace = Pace::new(file.as_ref(), None);
+        let before = disk.calls();
+        // Four parts of 1 MiB; each but the last is waited for.
+        (0..1024).for_each(|block| pace.follow(block * 3 * 4096, 4096).unwrap());
+        assert_eq!(disk.calls() - before, 3);
+        assert_eq!(disk.begun_max(), 2);
     }
 }

@@ -927,6 +927,12 @@ impl Log {
         Ok(())
     }
 
+    /// The position up to which syncs have made the log durable, and whether a thread syncs now.
+    pub(super) fn durable_lsn(&self) -> (Lsn, bool) {
+        let durable = self.durable();
+        (durable.lsn, durable.leading)
+    }
+
     fn durable(&self) -> MutexGuard<'_, Durable> {
         until_free(&self.durable);
         self.durable.lock().expect("no panic while held")
