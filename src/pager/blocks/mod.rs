@@ -61,6 +61,7 @@ mod large;
 mod map;
 #[cfg(test)]
 mod model;
+pub(in crate::pager) mod pace;
 pub(crate) mod room;
 pub(crate) mod tree;
 mod verify;

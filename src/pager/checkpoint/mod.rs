@@ -20,12 +20,12 @@
 
 pub(crate) mod copy;
 pub(super) mod lock;
-mod pace;
 
 use crate::error::{Error, Result};
 use crate::events::event;
 use crate::heap;
 use crate::pager::allocate::Allocator;
+use crate::pager::blocks::pace::Pace;
 use crate::pager::blocks::{Blocks, is_zero};
 use crate::pager::file::header::Header;
 use crate::pager::file::map_frames::ZONE_FRAMES;
@@ -34,7 +34,6 @@ use crate::pager::load::Frames;
 use crate::pager::pool::{FrameNo, FrozenFrame};
 use crate::pager::values::Values;
 use crate::pager::wal::Log;
-use pace::Pace;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 

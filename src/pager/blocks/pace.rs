@@ -1,7 +1,9 @@
-//! Keeps the disk free for others while a checkpoint is written: at most two parts of it are on their way to the disk.
+//! Keeps the disk free for others while a checkpoint or a copy is written: at most two parts of it are on their way to
+//! the disk.
 //!
-//! A thread that syncs the log during a checkpoint waits for all earlier writes of the disk. Without a bound that is
-//! most of the checkpoint, and such a put takes up to 0.2 s (docs/notes/2026-11-27-checkpoints.md).
+//! A thread that syncs the log meanwhile waits for all earlier writes of the disk. Without a bound that is
+//! most of the checkpoint, and such a put takes up to 0.2 s (docs/notes/2026-11-27-checkpoints.md); beside the copy of
+//! a large table, up to 2 s.
 //!
 //! ```text
 //! a thread syncs the log, or did since the last part    16 times the bytes that the log gained; at least 128 KiB
@@ -24,37 +26,46 @@ const PART_BYTES_MAX: u64 = 1 << 20;
 const BYTES_PER_LOGGED: u64 = 16;
 
 /// The parts of a checkpoint that may still be on their way to the disk.
-pub(super) struct Pace<'a> {
+pub(in crate::pager) struct Pace<'a> {
     file: &'a dyn File,
     log: Option<&'a Log>,
     step: Step,
     /// The part that is being written: the part of the file that has it, and its bytes.
-    part: Range<u64>,
+    part: Option<Range<u64>>,
     bytes: u64,
     before: Option<Range<u64>>,
 }
 
 impl<'a> Pace<'a> {
-    pub(super) fn new(file: &'a dyn File, log: Option<&'a Log>) -> Self {
+    pub(in crate::pager) fn new(file: &'a dyn File, log: Option<&'a Log>) -> Self {
         let durable = log.map_or(0, |log| log.durable_lsn().0);
-        let step = Step { part_bytes: PART_BYTES_MAX, durable };
-        Pace { file, log, step, part: u64::MAX..0, bytes: 0, before: None }
+        Self::with(file, log, Step { part_bytes: PART_BYTES_MAX, durable })
+    }
+
+    /// For a copy, which nobody waits for: always as beside syncs of small records, of any process.
+    pub(super) fn of_copy(file: &'a dyn File) -> Self {
+        Self::with(file, None, Step { part_bytes: PART_BYTES_MIN, durable: 0 })
+    }
+
+    fn with(file: &'a dyn File, log: Option<&'a Log>, step: Step) -> Self {
+        Pace { file, log, step, part: None, bytes: 0, before: None }
     }
 
     /// Bytes that are at most written before the disk is waited for.
-    pub(super) fn part_bytes(&self) -> u64 {
+    pub(in crate::pager) fn part_bytes(&self) -> u64 {
         self.step.part_bytes
     }
 
     /// Called after `bytes` bytes were written from `offset` on. At the end of a part, waits until the disk has the one
     /// before; beside syncs of the log, until it has this one.
-    pub(super) fn follow(&mut self, offset: u64, bytes: u64) -> Result<()> {
-        self.part = self.part.start.min(offset)..self.part.end.max(offset + bytes);
+    pub(in crate::pager) fn follow(&mut self, offset: u64, bytes: u64) -> Result<()> {
+        let (start, end) = self.part.take().map_or((offset, 0), |part| (part.start, part.end));
+        let part = start.min(offset)..end.max(offset + bytes);
         self.bytes += bytes;
         if self.bytes < self.step.part_bytes {
+            self.part = Some(part);
             return Ok(());
         }
-        let part = std::mem::replace(&mut self.part, u64::MAX..0);
         self.bytes = 0;
         self.file.begin_sync(part.start, part.end - part.start);
         if let Some(before) = self.before.replace(part) {
