@@ -97,8 +97,8 @@ impl<'b> Commit<'b> {
         let fail = |what: &'static str| move |e| Error::io(&file.path, what, e);
         let bytes = u64::from(header.length) * file.frame_bytes as u64;
         file.refuse_shorter(handle.as_ref(), bytes)?;
-        // The last checkpoint's own place is the next one's, too, if one between them failed. The disk may have lost
-        // the other header with the sync that failed, whatever a read shows.
+        // If a checkpoint between them failed, this one has the place of the last one. A failed sync may have lost the
+        // copy in the other place, though the system's cache still shows it.
         let last_header = last.header.as_ref().filter(|last| last.table.sequence % 2 == header.table.sequence % 2);
         last_header.map_or(Ok(()), |last| last.write(handle.as_ref(), true)).map_err(fail("write the header of"))?;
         handle.sync().map_err(fail("sync"))?;

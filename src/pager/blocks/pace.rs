@@ -1,17 +1,15 @@
 //! Keeps the disk free for others while a checkpoint or a copy is written: at most two parts of it are on their way to
 //! the disk.
 //!
-//! A thread that syncs the log meanwhile waits for all earlier writes of the disk. Without a bound that is
-//! most of the checkpoint, and such a put takes up to 0.2 s (docs/notes/2026-11-27-checkpoints.md); beside the copy of
-//! a large table, up to 2 s.
+//! A sync of the log waits for every write that the disk got before it. Without a bound that is most of the checkpoint:
+//! a synced put takes up to 0.2 s, beside the copy of a large table up to 1.2 s (docs/notes/2026-11-27-checkpoints.md,
+//! docs/notes/2026-11-29-syncs.md). So parts are small while the log is synced by small records:
 //!
 //! ```text
-//! a thread syncs the log, or did since the last part    16 times the bytes that the log gained; at least 128 KiB
-//! else                                                  twice the bytes of the last part; at most 1 MiB
+//! a sync is running, or one ended during the last part    16 times the bytes that it made durable, 128 KiB at least
+//! else                                                    twice the bytes of the last part
+//! in both cases                                           1 MiB at most
 //! ```
-//!
-//! So small synced puts wait little, and a checkpoint is written faster than the log that it shortens grows
-//! (docs/notes/2026-11-29-syncs.md).
 //!
 //! Not here: the sync at the end, which makes the bytes durable.
 
@@ -22,7 +20,7 @@ use std::ops::Range;
 
 const PART_BYTES_MIN: u64 = 128 << 10;
 const PART_BYTES_MAX: u64 = 1 << 20;
-/// Bytes of a checkpoint for each byte that the log gains by syncs.
+/// Bytes of the next part for each byte of the log that a sync made durable.
 const BYTES_PER_LOGGED: u64 = 16;
 
 /// The parts of a checkpoint that may still be on their way to the disk.
@@ -30,28 +28,30 @@ pub(in crate::pager) struct Pace<'a> {
     file: &'a dyn File,
     log: Option<&'a Log>,
     step: Step,
-    /// The part that is being written: the part of the file that has it, and its bytes.
-    part: Option<Range<u64>>,
+    /// The bytes of the current part.
     bytes: u64,
+    /// The range of the file that the current part lies in, with gaps.
+    part: Option<Range<u64>>,
+    /// The range of the last part, until the disk is known to have it.
     before: Option<Range<u64>>,
 }
 
 impl<'a> Pace<'a> {
     pub(in crate::pager) fn new(file: &'a dyn File, log: Option<&'a Log>) -> Self {
-        let durable = log.map_or(0, |log| log.durable_lsn().0);
+        let durable = log.map_or(0, |log| log.sync_progress().0);
         Self::with(file, log, Step { part_bytes: PART_BYTES_MAX, durable })
     }
 
-    /// For a copy, which nobody waits for: always as beside syncs of small records, of any process.
+    /// For a copy, which is not urgent: parts are always small, since other processes may sync, too.
     pub(super) fn of_copy(file: &'a dyn File) -> Self {
         Self::with(file, None, Step { part_bytes: PART_BYTES_MIN, durable: 0 })
     }
 
     fn with(file: &'a dyn File, log: Option<&'a Log>, step: Step) -> Self {
-        Pace { file, log, step, part: None, bytes: 0, before: None }
+        Pace { file, log, step, bytes: 0, part: None, before: None }
     }
 
-    /// Bytes that are at most written before the disk is waited for.
+    /// Bytes of a part.
     pub(in crate::pager) fn part_bytes(&self) -> u64 {
         self.step.part_bytes
     }
@@ -72,7 +72,7 @@ impl<'a> Pace<'a> {
             self.await_part(before)?;
         }
         if let Some(log) = self.log {
-            self.step.follow(log.durable_lsn());
+            self.step.follow(log.sync_progress());
         }
         if self.step.part_bytes < PART_BYTES_MAX {
             self.before.take().map_or(Ok(()), |part| self.await_part(part))?;
@@ -85,7 +85,7 @@ impl<'a> Pace<'a> {
     }
 }
 
-/// How much is written before the disk is waited for.
+/// The length of parts.
 struct Step {
     part_bytes: u64,
     /// The log's durable position at the end of the last part.
@@ -96,10 +96,7 @@ impl Step {
     fn follow(&mut self, (durable, is_syncing): (Lsn, bool)) {
         let gained = durable - self.durable;
         self.durable = durable;
-        let wanted = match gained > 0 || is_syncing {
-            true => gained * BYTES_PER_LOGGED,
-            false => self.part_bytes * 2,
-        };
+        let wanted = if gained > 0 || is_syncing { gained * BYTES_PER_LOGGED } else { self.part_bytes * 2 };
         self.part_bytes = wanted.clamp(PART_BYTES_MIN, PART_BYTES_MAX);
     }
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! bytes 0, 4096   a header each: the same one, or the last one and the one before
 //! checkpoint N    is written to byte 4096 * (N % 2) and synced; afterwards it is written to the other place, unsynced
+//!                 if its place is that of the last one, that one is first written to the other place again
 //! ```
 //!
 //! So there is always a whole header, and it is an old one only if the newer one was not acknowledged. The first one

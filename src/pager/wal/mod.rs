@@ -927,8 +927,8 @@ impl Log {
         Ok(())
     }
 
-    /// The position up to which syncs have made the log durable, and whether a thread syncs now.
-    pub(super) fn durable_lsn(&self) -> (Lsn, bool) {
+    /// The position up to which syncs have made the log durable, and whether a sync is running.
+    pub(super) fn sync_progress(&self) -> (Lsn, bool) {
         let durable = self.durable();
         (durable.lsn, durable.leading)
     }

@@ -10,7 +10,7 @@ use crate::table::{Backup, Durability, Table, TableOptions};
 use std::io::Error;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::*};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -306,7 +306,7 @@ fn a_reader_has_what_was_cut_off_even_if_the_file_grew_again_before_the_next_che
 }
 
 #[test]
-fn a_checkpoint_gives_the_disk_two_runs_at_a_time_so_that_concurrent_syncs_are_short() {
+fn a_checkpoint_gives_the_disk_two_parts_at_a_time_so_that_concurrent_syncs_are_short() {
     const VALUES: u32 = 6000;
     let disk = Arc::new(Simulated::new(State::default()));
     let mut options = TableOptions::new().durability(Durability::None);
@@ -318,6 +318,59 @@ fn a_checkpoint_gives_the_disk_two_runs_at_a_time_so_that_concurrent_syncs_are_s
         table.checkpoint().unwrap();
         assert_eq!(disk.begun_max(), 2);
     }
+}
+
+/// Calls `hook` with the path whenever a part of a file is given to the disk.
+fn watch_parts(disk: &Watched, hook: impl Fn(&Path) + Send + Sync + 'static) {
+    disk.watch(move |path, call| {
+        if call == "begin_sync" {
+            hook(path);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_checkpoint_is_written_by_smaller_parts_beside_synced_puts() {
+    const VALUES: u32 = 6000;
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Watched::default();
+    let mut options = disk.options().durability(Durability::Os);
+    options.stored_bytes_min = usize::MAX; // or the puts would write them
+    let table = Arc::new(options.open(directory.path().join("t.spt")).unwrap());
+    let parts = |syncs: bool| {
+        (0..VALUES).for_each(|n| table.put(&key(n), &[n as u8; 1000]).unwrap());
+        let (weak, count) = (Arc::downgrade(&table), Arc::new(AtomicU32::new(0)));
+        let counted = count.clone();
+        watch_parts(&disk, move |_| {
+            counted.fetch_add(1, Relaxed);
+            if let Some(table) = weak.upgrade().filter(|_| syncs) {
+                table.with(Durability::Sync).put(b"beside", b"value").unwrap();
+            }
+        });
+        table.checkpoint().unwrap();
+        count.load(Relaxed)
+    };
+    let (alone, beside) = (parts(false), parts(true));
+    assert!((4..12).contains(&alone), "{alone} parts of 1 MiB");
+    assert!(beside > 4 * alone, "{beside} parts beside synced puts, {alone} alone");
+}
+
+#[test]
+fn a_backup_is_written_by_small_parts() {
+    const BYTES: usize = 600_000; // less than a part of a checkpoint
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Watched::default();
+    let path = directory.path().join("t.spt");
+    let table = disk.options().open(&path).unwrap();
+    (0..BYTES as u32 / 1000).for_each(|n| table.put(&key(n), &[n as u8; 1000]).unwrap());
+    table.checkpoint().unwrap();
+    let count = Arc::new(AtomicU32::new(0));
+    let counted = count.clone();
+    watch_parts(&disk, move |part| assert!(part != path && counted.fetch_add(1, Relaxed) < 100));
+    table.backup(directory.path().join("copy.spt")).unwrap();
+    let count = count.load(Relaxed) as usize;
+    assert!((BYTES >> 18..BYTES >> 15).contains(&count), "{count} parts");
 }
 
 /// Copies the table's files, as a kill of the process would leave them.

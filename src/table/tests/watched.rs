@@ -139,6 +139,15 @@ impl File for WatchedFile {
         self.file.sync()
     }
 
+    fn begin_sync(&self, offset: u64, bytes: u64) {
+        self.disk.changes(&self.path, "begin_sync").expect("no test makes it fail");
+        self.file.begin_sync(offset, bytes);
+    }
+
+    fn await_sync(&self, offset: u64, bytes: u64) -> Result<()> {
+        self.file.await_sync(offset, bytes)
+    }
+
     fn lock(&self) -> Result<bool> {
         self.file.lock()
     }
