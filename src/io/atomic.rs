@@ -230,7 +230,7 @@ fn claim(
 fn remove_abandoned(storage: &dyn Storage, path: &Path, sidecars: &[&str]) -> bool {
     let Ok(file) = storage.open(path, super::Mode::Write) else { return false };
     // The holder of the lock has the name to itself: nobody creates a file there, or renames this one.
-    let is_in_use = || matches!(file.first_locked_byte(UNFINISHED_BYTE..UNFINISHED_BYTE + 1), Ok(Some(_)));
+    let is_in_use = || matches!(file.first_locked_bytes(UNFINISHED_BYTE..UNFINISHED_BYTE + 1), Ok(Some(_)));
     !is_in_use()
         && matches!(file.lock(), Ok(true))
         && !is_in_use()

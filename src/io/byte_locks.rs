@@ -31,8 +31,8 @@ pub(super) fn unlock(file: &fs::File, range: Range<u64>) -> Result<()> {
     request(libc::F_UNLCK, range).map_or(Ok(()), |mut wanted| call(file, libc::F_OFD_SETLK, &mut wanted))
 }
 
-/// The first byte of `range` that another handle has locked. One system call for each handle that has one.
-pub(super) fn first_locked(file: &fs::File, range: Range<u64>) -> Result<Option<u64>> {
+/// The first bytes of `range` that another handle or process has locked. One system call for each lock.
+pub(super) fn first_locked(file: &fs::File, range: Range<u64>) -> Result<Option<Range<u64>>> {
     let (mut end, mut first) = (range.end, None);
     // The system names any one of them: look for another before it.
     while let Some(mut wanted) = request(libc::F_WRLCK, range.start..end) {
@@ -42,8 +42,10 @@ pub(super) fn first_locked(file: &fs::File, range: Range<u64>) -> Result<Option<
             Ok(()) if wanted.l_type == libc::F_UNLCK as libc::c_short => break,
             Ok(()) => {}
         }
-        end = range.start.max(wanted.l_start as u64);
-        first = Some(end);
+        let (start, len) = (wanted.l_start as u64, wanted.l_len as u64);
+        let locked_end = if len == 0 { end } else { end.min(start + len) }; // 0: up to the end, however long the file
+        end = range.start.max(start);
+        first = Some(end..locked_end);
     }
     Ok(first)
 }

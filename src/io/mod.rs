@@ -225,8 +225,9 @@ pub(crate) trait File: Send + Sync {
     fn unlock_byte(&self, _offset: u64) -> Result<()> {
         Ok(())
     }
-    /// The first byte in `range` that another handle has locked, if the system says so.
-    fn first_locked_byte(&self, _range: Range<u64>) -> Result<Option<u64>> {
+    /// The first bytes of `range` that another handle, or another program by a lock of its own, has locked together, if
+    /// the system says so.
+    fn first_locked_bytes(&self, _range: Range<u64>) -> Result<Option<Range<u64>>> {
         Ok(None)
     }
     /// Announces that reads will be in random order, so that the system reads only what is asked for.

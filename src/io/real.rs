@@ -391,16 +391,14 @@ impl File for RealFile {
     #[expect(unsafe_code, reason = "std has no sync_file_range")]
     fn await_sync(&self, offset: u64, bytes: u64) -> Result<()> {
         let (Ok(offset), Ok(bytes)) = (offset.try_into(), bytes.try_into()) else { return Ok(()) };
-        // SAFETY: as above, but that a failed write is reported here.
-        match unsafe { libc::sync_file_range(self.file.as_raw_fd(), offset, bytes, libc::SYNC_FILE_RANGE_WAIT_BEFORE) }
-        {
-            0 => Ok(()),
-            _ => match Error::last_os_error() {
-                // No such call here, or a sandbox refuses it: the sync at the end does all the work.
-                e if is_lacking(&e) || e.kind() == ErrorKind::PermissionDenied => Ok(()),
-                e => Err(e),
-            },
-        }
+        let call = |flags| {
+            // SAFETY: as above, but that a failed write is reported here.
+            match unsafe { libc::sync_file_range(self.file.as_raw_fd(), offset, bytes, flags) } {
+                0 => Ok(()),
+                _ => Err(Error::last_os_error()),
+            }
+        };
+        await_writes(call)
     }
 
     fn lock(&self) -> Result<bool> {
@@ -452,7 +450,7 @@ impl File for RealFile {
     }
 
     #[cfg(target_os = "linux")]
-    fn first_locked_byte(&self, range: Range<u64>) -> Result<Option<u64>> {
+    fn first_locked_bytes(&self, range: Range<u64>) -> Result<Option<Range<u64>>> {
         super::byte_locks::first_locked(&self.file, range)
     }
 
@@ -621,6 +619,14 @@ fn reserve(_file: &fs::File, _bytes: u64) -> Result<()> {
     Ok(())
 }
 
+/// Waits by `call`, a `sync_file_range` with these flags. Where the system has no such call, or a sandbox refuses it, the
+/// sync at the end does all the work. A failed write may have the same error, and no later call returns it.
+#[cfg(target_os = "linux")]
+fn await_writes(call: impl Fn(libc::c_uint) -> Result<()>) -> Result<()> {
+    const NOTHING: libc::c_uint = 0;
+    call(libc::SYNC_FILE_RANGE_WAIT_BEFORE).or_else(|failed| if call(NOTHING).is_err() { Ok(()) } else { Err(failed) })
+}
+
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
@@ -639,5 +645,19 @@ mod tests {
         }
         file.write_zeros(END, END + 10).unwrap();
         assert_eq!(file.len().unwrap(), END + 10);
+    }
+
+    #[test]
+    fn a_failed_write_is_not_taken_for_a_call_that_the_system_lacks() {
+        for errno in [libc::EINVAL, libc::EACCES, libc::EPERM, libc::EIO] {
+            let failed = || Err(Error::from_raw_os_error(errno));
+            let written = await_writes(|flags| if flags == 0 { Ok(()) } else { failed() });
+            assert_eq!(written.unwrap_err().raw_os_error(), Some(errno));
+            await_writes(|_| failed()).unwrap();
+        }
+        let file = RealFile::new(tempfile::tempfile().unwrap());
+        file.write_at(&[1; 5000], 0).unwrap();
+        file.begin_sync(0, 5000);
+        file.await_sync(0, 5000).unwrap();
     }
 }

@@ -48,7 +48,7 @@ pub(super) struct Stored {
     has_written: AtomicBool,
     /// Bytes of values that were written since the last checkpoint began.
     bytes: AtomicU64,
-    /// Whether bytes were written since the file was last synced.
+    /// Whether bytes were written since the file was last synced, perhaps by another program.
     unsynced: AtomicBool,
     /// Held during the sync of these bytes.
     syncing: Mutex<()>,
@@ -329,19 +329,17 @@ impl<'p> Values<'p> {
         Ok(self.allocator.begin_compaction())
     }
 
-    /// Makes the values in the file durable. Must be called before the log is synced.
+    /// Makes the values in the file durable, and the file as it was found. Must be called before the log is synced.
     pub(crate) fn sync(&self) -> Result<()> {
         let stored = self.stored;
         until_free(&stored.syncing);
         let _syncing = stored.syncing.lock().expect("no panic while held");
         // Another thread's sync may have failed after it reset the flag.
         self.frames.file.refuse_if_poisoned()?;
-        let Some(file) = self.frames.file.handle.as_ref().filter(|_| stored.unsynced.swap(false, AcqRel)) else {
-            return Ok(());
-        };
-        file.sync()
-            .map_err(|e| Error::io(&self.frames.file.path, "sync", e))
-            .inspect_err(|e| self.frames.file.poison(e.message()))
+        if !stored.unsynced.swap(false, AcqRel) {
+            return Ok(()); // without waiting for a checkpoint's sync
+        }
+        self.frames.file.settle("sync", |file| file.sync())
     }
 
     /// Reads the bytes of a value that a record of the log refers to. Returns `None` if the file does not have them:
@@ -376,6 +374,11 @@ impl<'p> Values<'p> {
     /// elsewhere in memory.
     pub(crate) fn has_replayed(&self) -> bool {
         self.stored.replayed.load(Relaxed)
+    }
+
+    /// Called when a file was opened for writing: the program that made it may not have synced it.
+    pub(crate) fn note_found(&self) {
+        self.stored.unsynced.store(true, Release);
     }
 
     /// Makes the values durable that replayed records refer to.

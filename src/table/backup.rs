@@ -109,7 +109,8 @@ impl<'f> Backup<'f> {
     }
 
     /// Brings the earlier backup at `path` up to date: as [`save`](Self::save), but only what differs is read, and
-    /// written to that file. A crash or an error leaves it as it was. Changes that others made to it are undone.
+    /// written to that file. A crash or an error leaves it as it was, but for changes that others made to it since its
+    /// last checkpoint. Success undoes all that others changed.
     ///
     /// O(changes since), besides the block maps, a 340th of both files.
     ///
@@ -188,7 +189,7 @@ impl<'f> Backup<'f> {
     }
 
     /// Replaces the table at `path` with a backup: copies it, checks the whole copy, and renames it to `path`. The old
-    /// table is kept until then.
+    /// table is kept until then, but not its log: if the renaming fails, it has the state of its last checkpoint.
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] if the backup has a fault, with nothing changed; else the errors of

@@ -8,7 +8,7 @@
 
 use super::gate::Gate;
 use super::handle::Table;
-use super::options::{OnReplay, ReplayPlan, TableOptions};
+use super::options::{Durability, OnReplay, ReplayPlan, TableOptions};
 use super::publish::Publisher;
 use super::types::Types;
 use crate::buckets::root::{Root, refuse_other_tables};
@@ -244,6 +244,10 @@ impl Table {
         self.replaying = false;
         pager.reserve_growth(true);
         pager.begin_reuse()?;
+        pager.values().note_found();
+        if self.durability == Durability::Sync {
+            pager.values().sync()?;
+        }
         if pager.values().has_replayed() { self.checkpoint_replayed() } else { Ok(()) }
     }
 

@@ -937,10 +937,11 @@ impl File for Open {
         Ok(())
     }
 
-    fn first_locked_byte(&self, range: Range<u64>) -> Result<Option<u64>> {
+    fn first_locked_bytes(&self, range: Range<u64>) -> Result<Option<Range<u64>>> {
         let inner = self.disk.inner();
         let others = inner.byte_locks.iter().filter(|lock| lock.inode == self.inode && lock.handle != self.number);
-        Ok(others.map(|lock| lock.offset).filter(|offset| range.contains(offset)).min())
+        let first = others.map(|lock| lock.offset).filter(|offset| range.contains(offset)).min();
+        Ok(first.map(|offset| offset..offset + 1))
     }
 
     fn map(&self, bytes: u64) -> Result<Option<Box<dyn Mapped>>> {

@@ -27,6 +27,7 @@ use crate::pager::file::headers::{CheckpointHeader, HEADER_BLOCKS};
 use crate::pager::file::random::random_u64;
 use crate::pager::pool::FrameNo;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// The leaves that a checkpoint has written, by number.
 type NewLeaves = Vec<(u32, Leaf)>;
@@ -54,11 +55,13 @@ impl Blocks {
     }
 }
 
-/// The checkpoints that readers hold, in order; `None` if that cannot be known.
-pub(super) fn held_checkpoints(file: &dyn File) -> Option<Vec<u64>> {
-    let mut held = Vec::new();
-    while let Some(number) = file.first_locked_byte(held.last().map_or(1, |&last| last + 1)..UNFINISHED_BYTE).ok()? {
-        held.push(number);
+/// The checkpoints that readers hold, in order; `None` if that cannot be known. A program that locks a part of the file,
+/// as users of ndbm do, holds all numbers in it.
+pub(super) fn held_checkpoints(file: &dyn File) -> Option<Vec<Range<u64>>> {
+    let (mut held, mut from) = (Vec::new(), 1);
+    while let Some(numbers) = file.first_locked_bytes(from..UNFINISHED_BYTE).ok()? {
+        from = numbers.end;
+        held.push(numbers);
     }
     Some(held)
 }
@@ -101,10 +104,10 @@ impl<'b> Commit<'b> {
         // copy in the other place, though the system's cache still shows it.
         let last_header = last.header.as_ref().filter(|last| last.table.sequence % 2 == header.table.sequence % 2);
         last_header.map_or(Ok(()), |last| last.write(handle.as_ref(), true)).map_err(fail("write the header of"))?;
-        handle.sync().map_err(fail("sync"))?;
+        file.settle("sync", |file| file.sync())?;
         file.refuse_if_moved()?;
         header.write(handle.as_ref(), false).map_err(fail("write the header of"))?;
-        handle.sync().map_err(fail("sync"))?;
+        file.settle("sync", |file| file.sync())?;
         // Unsynced: until the next checkpoint, the one in its own place counts.
         header.write(handle.as_ref(), true).map_err(fail("write the header of"))?;
         file.checkpoint_bytes.store(bytes, std::sync::atomic::Ordering::Release);

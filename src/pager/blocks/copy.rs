@@ -18,7 +18,7 @@ use super::map::{Leaf, check, read_block};
 use super::pace::Pace;
 use super::tree::fanout;
 use super::{Blocks, is_zero};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::pager::file::TableFile;
 use crate::pager::file::header::Header;
 use crate::pager::file::headers::Entry;
@@ -108,7 +108,7 @@ impl Blocks {
         let mut commit = Commit::begin(self, file, header.sequence, &last);
         let mut leaves = Vec::new();
         let mut bytes = vec![0; block_bytes];
-        let mut pace = file.handle.as_deref().map(Pace::of_copy);
+        let mut pace = Pace::of_copy(file);
         for number in numbers {
             let (new, old) = (content.leaf(number)?, self.map.leaf(file, number)?);
             let mut leaf = vec![Entry::NONE; fanout as usize];
@@ -130,8 +130,7 @@ impl Blocks {
                     let block = commit.write_frame(&bytes)?;
                     leaf[place] = Entry { block, ..new };
                     let at = u64::from(block) * block_bytes as u64;
-                    let paced = pace.as_mut().map_or(Ok(()), |pace| pace.follow(at, block_bytes as u64));
-                    paced.map_err(|e| Error::io(&file.path, "write a block of", e))?;
+                    pace.follow(at, block_bytes as u64)?;
                 }
             }
             let at = self.map.lock().leaves.get(number as usize).copied().unwrap_or(Entry::NONE);

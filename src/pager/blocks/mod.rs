@@ -367,16 +367,13 @@ impl Blocks {
             return Ok(());
         }
         // A copy has no header before it is complete.
-        if let (Some(handle), Some(header)) = (&file.handle, &last.header) {
-            let begin = || {
-                header.write(handle.as_ref(), false)?;
+        if let Some(header) = &last.header {
+            file.settle("write the header of", |handle| {
+                header.write(handle, false)?;
                 handle.sync()?;
                 // Not before: a power loss may leave a part of each write that is not synced.
-                header.write(handle.as_ref(), true)
-            };
-            begin()
-                .map_err(|e| Error::io(&file.path, "write the header of", e))
-                .inspect_err(|e| file.poison(e.message()))?;
+                header.write(handle, true)
+            })?;
         }
         self.may_write.store(true, Release);
         Ok(())

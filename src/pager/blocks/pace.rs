@@ -13,9 +13,9 @@
 //!
 //! Not here: the sync at the end, which makes the bytes durable.
 
-use crate::io::File;
+use crate::error::Result;
+use crate::pager::file::TableFile;
 use crate::pager::wal::{Log, Lsn};
-use std::io::Result;
 use std::ops::Range;
 
 const PART_BYTES_MIN: u64 = 128 << 10;
@@ -25,7 +25,7 @@ const BYTES_PER_LOGGED: u64 = 16;
 
 /// The parts of a checkpoint that may still be on their way to the disk.
 pub(in crate::pager) struct Pace<'a> {
-    file: &'a dyn File,
+    file: &'a TableFile,
     log: Option<&'a Log>,
     step: Step,
     /// The bytes of the current part.
@@ -37,17 +37,17 @@ pub(in crate::pager) struct Pace<'a> {
 }
 
 impl<'a> Pace<'a> {
-    pub(in crate::pager) fn new(file: &'a dyn File, log: Option<&'a Log>) -> Self {
+    pub(in crate::pager) fn new(file: &'a TableFile, log: Option<&'a Log>) -> Self {
         let durable = log.map_or(0, |log| log.sync_progress().0);
         Self::with(file, log, Step { part_bytes: PART_BYTES_MAX, durable })
     }
 
     /// For a copy, which is not urgent: parts are always small, since other processes may sync, too.
-    pub(super) fn of_copy(file: &'a dyn File) -> Self {
+    pub(super) fn of_copy(file: &'a TableFile) -> Self {
         Self::with(file, None, Step { part_bytes: PART_BYTES_MIN, durable: 0 })
     }
 
-    fn with(file: &'a dyn File, log: Option<&'a Log>, step: Step) -> Self {
+    fn with(file: &'a TableFile, log: Option<&'a Log>, step: Step) -> Self {
         Pace { file, log, step, bytes: 0, part: None, before: None }
     }
 
@@ -67,7 +67,9 @@ impl<'a> Pace<'a> {
             return Ok(());
         }
         self.bytes = 0;
-        self.file.begin_sync(part.start, part.end - part.start);
+        if let Some(file) = &self.file.handle {
+            file.begin_sync(part.start, part.end - part.start);
+        }
         if let Some(before) = self.before.replace(part) {
             self.await_part(before)?;
         }
@@ -81,7 +83,7 @@ impl<'a> Pace<'a> {
     }
 
     fn await_part(&self, part: Range<u64>) -> Result<()> {
-        self.file.await_sync(part.start, part.end - part.start)
+        self.file.settle("write a block of", |file| file.await_sync(part.start, part.end - part.start))
     }
 }
 
@@ -107,6 +109,7 @@ mod tests {
     use crate::io::Storage;
     use crate::io::simulated::{Simulated, State};
     use std::path::Path;
+    use std::sync::Arc;
 
     #[test]
     fn parts_are_small_while_small_records_are_synced_and_grow_when_nothing_is() {
@@ -127,8 +130,10 @@ mod tests {
     #[test]
     fn blocks_that_are_not_adjacent_are_waited_for_together() {
         let disk = Simulated::new(State::default());
-        let file = disk.create(Path::new("t.spt"), 0o600).unwrap();
-        let mut pace = Pace::new(file.as_ref(), None);
+        let path = Path::new("t.spt");
+        let handle = disk.create(path, 0o600).unwrap();
+        let file = TableFile::new(Arc::new(disk.clone()), path.to_owned(), Some(handle.into()), 4096);
+        let mut pace = Pace::new(&file, None);
         let before = disk.calls();
         // Four parts of 1 MiB; each but the last is waited for.
         (0..1024).for_each(|block| pace.follow(block * 3 * 4096, 4096).unwrap());

@@ -95,7 +95,7 @@ impl BlockSet {
 
     /// One more than the highest block; 0 if there is none.
     pub(super) fn end(&self) -> u32 {
-        self.end_below(64 * self.words.len() as u32)
+        self.end_below(u32::MAX) // no block has this number
     }
 
     /// One more than the highest block below `limit`; 0 if there is none.
@@ -404,15 +404,16 @@ impl Room {
     /// Called when a checkpoint is durable: frees what waited and no reader needs. The checkpoint before it, `before`,
     /// used the blocks `used`, of which it does not use `dead`. `held` are the checkpoints that readers hold; `None` if
     /// that is not known.
-    pub(super) fn release(&mut self, before: u64, used: BlockSet, dead: Vec<u32>, held: Option<&[u64]>) {
+    pub(super) fn release(&mut self, before: u64, used: BlockSet, dead: Vec<u32>, held: Option<&[Range<u64>]>) {
+        let is_held = |held: &[Range<u64>], number| held.iter().any(|numbers| numbers.contains(&number));
         self.reserved = 0;
         self.waiting.push(Waiting { death: before, blocks: dead });
         // A reader locks a checkpoint while it is the last one. Any other lock will be given up at once.
-        if held.is_none_or(|held| held.contains(&before)) {
+        if held.is_none_or(|held| is_held(held, before)) {
             self.held.push(Held { number: before, used });
         }
         let Some(held) = held else { return };
-        self.held.retain(|checkpoint| held.contains(&checkpoint.number));
+        self.held.retain(|checkpoint| is_held(held, checkpoint.number));
         for Waiting { death, blocks } in std::mem::take(&mut self.waiting) {
             let (needed, free): (Vec<u32>, Vec<u32>) = blocks.into_iter().partition(|&block| {
                 let has = |checkpoint: &Held| checkpoint.number <= death && checkpoint.used.contains(block);
@@ -436,8 +437,8 @@ impl Room {
 
     /// Lets all free blocks be given out, unless one of the `held` checkpoints is older than the open. Called once the
     /// log is replayed.
-    pub(super) fn lower_floor(&mut self, held: &[u64]) {
-        if self.floor > 0 && held.iter().all(|&held| held >= self.opened) {
+    pub(super) fn lower_floor(&mut self, held: &[Range<u64>]) {
+        if self.floor > 0 && held.iter().all(|numbers| numbers.start >= self.opened) {
             self.floor = 0;
             self.next = 0;
             self.next_run = 0;

@@ -98,7 +98,7 @@ impl Run<'_> {
         let file = &self.frames_of.file;
         self.blocks.write_run(file, self.first, &self.bytes)?;
         let at = u64::from(self.first) * file.frame_bytes as u64;
-        self.pace.follow(at, self.bytes.len() as u64).map_err(|e| Error::io(&file.path, "write a block of", e))?;
+        self.pace.follow(at, self.bytes.len() as u64)?;
         self.blocks.note_frozen(&self.frames);
         self.frames.iter().for_each(|&(frame, ..)| self.frames_of.pool.in_block(frame));
         self.written += self.frames.len() as u64;
@@ -201,11 +201,10 @@ impl Checkpointer<'_> {
 
     /// Writes the frozen frames to blocks, with the content they had when frozen; returns their number.
     fn write_frames(&self, frozen: &Frozen) -> Result<u64> {
-        let file = self.frames.file.handle.as_deref().expect("a table in memory has no checkpoints");
         let mut run = Run {
             blocks: self.blocks(),
             frames_of: self.frames,
-            pace: Pace::new(file, self.log),
+            pace: Pace::new(&self.frames.file, self.log),
             first: 0,
             bytes: Vec::new(),
             frames: Vec::new(),

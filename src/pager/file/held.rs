@@ -7,8 +7,8 @@
 //! ```
 //!
 //! So a writer that does not see the lock has written a later header before the reader looked again. Where the system
-//! has no locks of bytes, checkpoints are not kept for readers: a reader whose checkpoint is no longer the last one may
-//! find blocks that were written over, and its checksums then say so.
+//! has no locks of bytes, or another program has locked that byte alone, the checkpoint is not kept: a reader whose
+//! checkpoint is no longer the last one may find blocks that were written over, and its checksums then say so.
 //!
 //! Not here: which blocks the writer keeps (`blocks/room.rs`).
 
@@ -32,7 +32,7 @@ impl Held {
         loop {
             let Headers::Last(header, _) = Headers::read(path, file)? else { return Err(not_yet_made(path)) };
             let last = header.table.sequence;
-            let is_kept = file.lock_byte(last, false).map_err(fail)?.is_some();
+            let is_kept = file.lock_byte(last, false).map_err(fail)? == Some(true);
             // After the lock: a writer that does not see it has written a later header before.
             match Headers::read(path, file)? {
                 Headers::Last(again, _) if again.table.sequence == last => return Ok((Held { is_kept }, *again)),

@@ -20,6 +20,7 @@ pub(crate) mod sums;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::event;
 use crate::io::{Access, File, Storage};
+use crate::pager::interleave;
 use crate::pager::pool::FrameNo;
 use header::Header;
 use headers::CheckpointHeader;
@@ -30,7 +31,7 @@ use map_frames::{FIRST_FRAMES, MapFrames};
 use names::refuse_if_moved;
 use random::random_u64;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// The file of a table, or the table in memory.
@@ -57,6 +58,8 @@ pub(crate) struct TableFile {
     /// The number of the last checkpoint that began.
     pub(super) frozen_sequence: AtomicU64,
     pub(super) health: Health,
+    /// Held during a call that returns errors of earlier writes.
+    settling: Mutex<()>,
 }
 
 impl TableFile {
@@ -83,6 +86,7 @@ impl TableFile {
             sequence: AtomicU64::new(0),
             frozen_sequence: AtomicU64::new(0),
             health: Health::default(),
+            settling: Mutex::default(),
         }
     }
 
@@ -144,6 +148,19 @@ impl TableFile {
         if self.health.poison(reason) {
             event!(error, "{}: refuses writes from now on: {reason}", self.path.display());
         }
+    }
+
+    /// Makes a call that returns errors of earlier writes: a sync, or a wait for one. The system returns each of them
+    /// once, to whichever thread asks first. So one such call runs at a time, and an error poisons the handle before
+    /// another thread can take for durable what was not written.
+    ///
+    /// # Errors
+    /// The error of the call; [`ErrorKind::Poisoned`] after one that another thread got.
+    pub(super) fn settle(&self, what: &'static str, call: impl FnOnce(&dyn File) -> std::io::Result<()>) -> Result<()> {
+        let Some(file) = &self.handle else { return Ok(()) };
+        let _settling = interleave::lock(&self.settling);
+        self.refuse_if_poisoned()?;
+        call(file.as_ref()).map_err(|e| Error::io(&self.path, what, e)).inspect_err(|e| self.poison(e.message()))
     }
 
     /// The owner and permissions of the table's file, if it has one.

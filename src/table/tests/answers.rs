@@ -133,6 +133,27 @@ fn left_of(disk: &Simulated, key: &[u8]) -> Option<Vec<u8>> {
     open(Arc::new(Simulated::new(left))).get(key).unwrap()
 }
 
+#[test]
+fn a_synced_put_into_a_file_that_was_copied_and_not_synced_survives_a_power_loss() {
+    let disk = Simulated::new(State::default());
+    open(Arc::new(disk.clone())).close().unwrap();
+    let closed = disk.state().content(Path::new(PATH)).unwrap().to_vec();
+    for durability in [Durability::Sync, Durability::Os] {
+        let mut copied = State::default();
+        copied.add_file(Path::new(PATH), &closed);
+        let disk = Simulated::new(copied);
+        let mut options = TableOptions::new().durability(durability);
+        options.storage = Arc::new(disk.clone());
+        options.inline_checkpoints = true;
+        let table = options.open(PATH).unwrap();
+        table.put(b"key", b"value").unwrap();
+        if durability == Durability::Os {
+            table.sync().unwrap();
+        }
+        assert_eq!(left_of(&disk, b"key").as_deref(), Some(&b"value"[..]), "{durability:?}");
+    }
+}
+
 /// Makes `first` wait for the disk, then calls `second` on another thread. `second` must not return before the write of
 /// `first` is durable.
 fn second_waits(first: fn(&Table), second: fn(&Table) -> bool) {

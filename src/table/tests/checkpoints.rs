@@ -11,7 +11,7 @@ use std::io::Error;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::*};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 /// Control over a checkpoint that has written its blocks and is about to write its header.
@@ -187,6 +187,41 @@ fn a_write_by_the_progress_function_of_a_backup_is_refused_and_not_a_deadlock() 
     assert_eq!(refused.unwrap().kind(), ErrorKind::Busy);
     table.put(b"a", b"c").unwrap();
     table.close().unwrap();
+}
+
+/// The system returns the error of a failed write once. If another thread has got it, the checkpoint's own sync succeeds.
+#[test]
+fn a_checkpoint_does_not_complete_if_a_sync_of_another_thread_failed_meanwhile() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Watched::default();
+    let table = disk.options().durability(Durability::Os).open(directory.path().join("t.spt")).unwrap();
+    table.put(b"key", &[1; 5000]).unwrap();
+    let ((begin, begun), (end, ended)) = (mpsc::channel(), mpsc::channel());
+    let (ended, has_begun, has_failed) = (Mutex::new(ended), AtomicBool::new(false), AtomicBool::new(false));
+    disk.watch(move |path, call| {
+        let is_table = path.extension().is_some_and(|extension| extension == "spt");
+        match call {
+            "write_at" if is_table && !has_begun.swap(true, AcqRel) => {
+                begin.send(()).unwrap();
+                ended.lock().unwrap().recv().unwrap();
+            }
+            "sync" if is_table && has_begun.load(Acquire) && !has_failed.swap(true, AcqRel) => {
+                return Err(Error::from_raw_os_error(libc::EIO));
+            }
+            _ => {}
+        }
+        Ok(())
+    });
+    std::thread::scope(|scope| {
+        let table = &table;
+        scope.spawn(move || {
+            begun.recv().unwrap();
+            assert_eq!(table.sync().unwrap_err().kind(), ErrorKind::Io);
+            end.send(()).unwrap();
+        });
+        assert_eq!(table.checkpoint().unwrap_err().kind(), ErrorKind::Poisoned);
+    });
+    assert_eq!(table.counters().checkpoints, 0);
 }
 
 #[test]

@@ -174,8 +174,8 @@ impl File for WatchedFile {
         self.file.unlock_byte(offset)
     }
 
-    fn first_locked_byte(&self, range: Range<u64>) -> Result<Option<u64>> {
-        self.file.first_locked_byte(range)
+    fn first_locked_bytes(&self, range: Range<u64>) -> Result<Option<Range<u64>>> {
+        self.file.first_locked_bytes(range)
     }
 
     fn map(&self, _bytes: u64) -> Result<Option<Box<dyn Mapped>>> {
