@@ -40,7 +40,7 @@ class TableOptions(TypedDict, total=False):
     seed: int
     #: Which failures a write survives: "none", "os" (the end of the process), "sync" (a power loss).
     durability: str
-    #: Bytes of the write-ahead log: 128 MiB.
+    #: Bytes of the write-ahead log: by default the length of the file, at least 256 MiB.
     log_bytes: int
     #: Whether to write counters to a file next to the table, for other processes to watch.
     publish_counters: bool

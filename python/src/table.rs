@@ -524,9 +524,12 @@ impl TableCore {
     fn nextkey(&self, py: Python<'_>, key: Bytes<'_>) -> PyResult<Option<Py<PyBytes>>> {
         let position = self.position(&key);
         let key: &[u8] = &key;
+        let hash = self.opened.get().map(|opened| opened.hash);
+        let place = |found: &[u8]| hash.map_or(0, |(kind, seed)| Position::of(kind.hash(found, seed)).0);
         let mut passed = !self.__contains__(py, Bytes::from(key))?;
         self.first_from(py, position, |found| {
-            let wanted = passed;
+            // Another thread may remove the key.
+            let wanted = passed || place(found) > position;
             passed |= found == key;
             wanted
         })

@@ -245,10 +245,11 @@ impl Table {
         pager.reserve_growth(true);
         pager.begin_reuse()?;
         pager.values().note_found();
-        if self.durability == Durability::Sync {
-            pager.values().sync()?;
+        match self.durability {
+            _ if pager.values().has_replayed() => self.checkpoint_replayed(),
+            Durability::Sync => pager.values().sync(),
+            Durability::Os | Durability::None => Ok(()),
         }
-        if pager.values().has_replayed() { self.checkpoint_replayed() } else { Ok(()) }
     }
 
     /// Returns the number of changes replayed from the log: at the open, because the process or machine had died before

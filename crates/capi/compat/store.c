@@ -37,6 +37,9 @@
 #define HEADER_BYTES 4096
 #define SEQUENCE_OFFSET 16
 
+/* The names that a table's logs may have: docs/format.md, "Write-ahead log". */
+#define LOG_FILES 8
+
 /* Memory that grows. */
 struct buffer {
     char *bytes;
@@ -248,7 +251,26 @@ static uint64_t sequence_of(int descriptor)
     return last;
 }
 
-/* Empties the file, unless someone has the table in it open for writing. */
+static const char *name_log(char name[PATH_MAX + 8], const char *path, int number)
+{
+    snprintf(name, PATH_MAX + 8, "%s-log%d", path, number);
+    return name;
+}
+
+/* A log that someone has locked is of a table that was renamed while it was open for writing. */
+static int refuse_if_locked(const char *log)
+{
+    int descriptor = open(log, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (descriptor < 0)
+        return errno == ENOENT ? 0 : -1;
+    int result = flock(descriptor, LOCK_EX | LOCK_NB);
+    int number = errno;
+    close(descriptor);
+    errno = number;
+    return result;
+}
+
+/* Empties the file, unless someone has the table in it open for writing, or another one that had its name. */
 static int truncate_table(const char *path, int descriptor)
 {
     struct stat found;
@@ -259,14 +281,16 @@ static int truncate_table(const char *path, int descriptor)
     /* The lock that a writer of the table holds. */
     if (flock(descriptor, LOCK_EX | LOCK_NB))
         return -1;
-    int result = ftruncate(descriptor, 0);
-    /* Files left by a crash belong to the table that is gone; its log would bring it back. */
     char beside[PATH_MAX + 8];
-    for (int i = 0; i < 8 && result == 0; i++) {
-        snprintf(beside, sizeof beside, "%s-log%d", path, i);
-        if (unlink(beside) && errno != ENOENT)
+    int result = 0;
+    for (int i = 0; i < LOG_FILES && result == 0; i++)
+        result = refuse_if_locked(name_log(beside, path, i));
+    if (result == 0)
+        result = ftruncate(descriptor, 0);
+    /* Files left by a crash belong to the table that is gone; its log would bring it back. */
+    for (int i = 0; i < LOG_FILES && result == 0; i++)
+        if (unlink(name_log(beside, path, i)) && errno != ENOENT)
             result = -1;
-    }
     int number = errno;
     flock(descriptor, LOCK_UN);
     errno = number;
@@ -468,9 +492,12 @@ static int reopen(struct store *store)
     /* The caller may know the descriptor by its number. */
     int result = dup3(descriptor, store->descriptor, O_CLOEXEC) < 0 ? -1 : 0;
     close(descriptor);
+    uint64_t sequence = store->sequence;
     store->table = NULL;
     if (result || open_table(store)) {
         store->table = old;
+        /* So that the next call tries again. */
+        store->sequence = sequence;
         return -1;
     }
     /* The walk continues where it is: its position means the same in every checkpoint. */
@@ -657,7 +684,28 @@ static spt_status step(struct store *store, spt_bytes *key, spt_bytes *value)
         /* If what follows finds the table out of date, it is repeated from here. */
         status = spt_cursor_position(store->cursor, &store->position, NULL);
     store->ended = status == SPT_END;
-    return status == SPT_OK ? spt_cursor_next(store->cursor, key, value) : status;
+    if (status == SPT_OK)
+        status = spt_cursor_next(store->cursor, key, value);
+    if (status == SPT_OK)
+        /* Any other call may open the table again, and lose the cursor: the walk continues behind this pair. */
+        store->ended = spt_cursor_position(store->cursor, &store->position, NULL) == SPT_END;
+    return status;
+}
+
+/* 0 if the key is there, 1 if it is not, or -1. What `store_get` returned last stays. */
+static int store_has(struct store *store, struct span key)
+{
+    spt_status status;
+    int openings = 0;
+    prepare(store);
+    if (!store->table)
+        return store->read_only ? 1 : refused(EBADF);
+    do
+        status = spt_contains(store->table, key.bytes, key.len);
+    while (again(store, status, &openings));
+    if (status == SPT_NOT_FOUND)
+        return 1;
+    return status == SPT_OK ? 0 : failed(status, store->table);
 }
 
 int store_next(struct store *store, struct span *key, struct span *value)
@@ -686,8 +734,7 @@ int store_next(struct store *store, struct span *key, struct span *value)
             return 0;
         }
         /* The cursor has read ahead what may be removed or replaced by now. */
-        struct span now;
-        int absent = store_get(store, *key, value ? value : &now);
+        int absent = value ? store_get(store, *key, value) : store_has(store, *key);
         if (absent <= 0)
             return absent;
     }
@@ -732,8 +779,16 @@ static int go_to(struct store *store, struct span after)
     rewind_walk(store, position);
     /* Keys with the same hash may come before it. */
     while (present && result == 0) {
+        uint64_t here;
         result = store_next(store, &at, NULL);
         present = result == 0 && !same(at, after);
+        if (!present || spt_position(store->table, at.bytes, at.len, &here) != SPT_OK)
+            continue;
+        if (here > position) {
+            /* It was removed in the meantime. */
+            rewind_walk(store, here);
+            present = false;
+        }
     }
     return result < 0 ? -1 : 0;
 }

@@ -224,14 +224,14 @@ typedef uint64_t (*spt_hash_fn)(void *context, const void *key, size_t key_len);
  *   fill_factor    the table grows above this average number of pairs per bucket; by default fill_percent decides
  *   fill_percent   the table grows above this fill: bytes of pairs in percent of the primary pages, 10 to 400; 92 by
  *                  default
- *   mode           permissions of a new file, such as 0600, less the umask; 0 for 0666. The log next to it is created
- *                  with 0666 less the umask
+ *   mode           permissions of a new file, such as 0600, less the umask; 0 for 0666. The log next to it has the
+ *                  owner and the permissions of the file
  *   expected_len   expected number of pairs: buckets for them are created in advance, which saves splits
  *   cache_bytes    bytes of pages kept in memory. The default for a file is half of the machine's memory, or a quarter
  *                  of what the container or `ulimit -v` allows if that is less; a table in memory has no limit, and
  *                  with one moves the rest to an unlinked temporary file
- *   log_bytes      bytes of the write-ahead log, 128 MiB by default; a longer log means fewer checkpoints, and a longer
- *                  replay after a crash
+ *   log_bytes      bytes of the write-ahead log, by default the length of the file, at least 256 MiB; a longer log means
+ *                  fewer checkpoints, and a longer replay after a crash
  *   hash           the name of a hash function: see spt_hash; XXH3 by default. With user_hash, its name in messages
  *   seed           pointer to the seed of the hash function; NULL for a random one
  *   user_hash      your own hash function, instead of one of ours
@@ -297,7 +297,7 @@ typedef struct spt_options {
  *   SPT_IO                a failed system call: see spt_error_errno
  *   SPT_DISK_FULL         a new table does not fit
  *   SPT_LOCKED            another process, or another handle, has it open for writing
- *   SPT_NOT_A_TABLE       not a table, or an empty file left by an incomplete copy
+ *   SPT_NOT_A_TABLE       not a table
  *   SPT_OTHER_VERSION     upgrade splitpoint
  *   SPT_CORRUPT           restore a backup, or see spt_salvage
  *   SPT_WRONG_HASH        the options ask for another hash function or seed, or the table was made with a user_hash
@@ -675,10 +675,10 @@ spt_status spt_compact(spt_table *table, spt_progress_fn progress, void *context
 
 /** spt_backup, spt_backup_file, spt_restore - copy a table that is in use, and put it back
  *
- * spt_backup copies an open table to the file at `path`, as of one moment between two writes. Writers may continue
- * until they need a checkpoint (SPT_BUSY); writers of a table in memory wait. spt_backup_file copies the table in the
- * file `from`, which another process may have open, with every write that has returned. The copy is a table like any
- * other. It has a temporary name until it is complete and on the disk.
+ * spt_backup copies an open table to the file at `path`, as of one moment between two writes. Writers continue; those of
+ * a table in memory wait. spt_backup_file copies the table in the file `from`, which another process may have open, with
+ * every write that has returned. The copy is a table like any other. It has a temporary name until it is complete and on
+ * the disk.
  *
  * spt_restore replaces the table at `path` by the backup `from`: copies it, checks the whole copy, and only then gives
  * it the name.

@@ -43,7 +43,7 @@ static void two_files_with_the_mode_that_was_asked_for(void)
     CHECK(fcntl(dbm_dirfno(db), F_GETFD) & FD_CLOEXEC);
     CHECK(!dbm_rdonly(db));
     dbm_close(db);
-    CHECK(!exists("modes.pag-log0") && !exists("modes.pag-ckpt"));
+    CHECK(!exists("modes.pag-log0"));
     /* Both names may be moved together, and removed. */
     CHECK(!rename("modes.pag", "moved.pag") && !rename("modes.dir", "moved.dir"));
     REQUIRE((db = dbm_open("moved", O_RDWR, 0)));
@@ -66,6 +66,11 @@ static void descriptors_can_be_locked(void)
     CHECK(!flock(dbm_pagfno(db), LOCK_UN));
     errno = 0;
     CHECK(!dbm_open("locked", O_RDWR, 0) && errno == EAGAIN);
+    /* Checkpoints are made all the same. */
+    CHECK(dbm_store(db, text("key"), text("value"), DBM_INSERT) == 0);
+    dbm_close(db);
+    REQUIRE((db = dbm_open("locked", O_RDWR, 0)));
+    CHECK(!fcntl(dbm_pagfno(db), F_SETLK, &whole) && is(dbm_fetch(db, text("key")), "value"));
     dbm_close(db);
 }
 
@@ -322,6 +327,12 @@ static void what_was_returned_lives_until_the_next_call_of_its_kind(void)
     snprintf(name, sizeof name, "%.*s", key.dsize, key.dptr);
     dbm_fetch(db, key);
     CHECK(is(key, name));
+    /* A value outlives a walk beside which pairs are deleted. */
+    CHECK(dbm_store(db, text("d"), text("e"), DBM_INSERT) == 0);
+    value = dbm_fetch(db, text("a"));
+    CHECK(dbm_firstkey(db).dptr && dbm_delete(db, text("d")) == 0);
+    while (dbm_nextkey(db).dptr)
+        CHECK(is(value, "b"));
     /* A value has a zero after its end, for programs that forget its length. */
     CHECK(strcmp(dbm_fetch(db, text("a")).dptr, "b") == 0);
     dbm_close(db);
@@ -404,6 +415,48 @@ static void truncation_removes_what_a_crash_has_left(void)
     CHECK(!dbm_firstkey(db).dptr && dbm_store(db, text("key"), text("value"), DBM_INSERT) == 0);
     dbm_close(db);
     CHECK(!exists("unclosed.pag-log0") && !exists("unclosed.pag-log1"));
+}
+
+/* The logs beside a name may be those of a table that had it. */
+static void truncation_leaves_the_log_of_a_table_that_was_renamed(void)
+{
+    DBM *renamed = dbm_open("before", O_RDWR | O_CREAT, 0644);
+    REQUIRE(renamed && dbm_store(renamed, text("key"), text("value"), DBM_INSERT) == 0);
+    REQUIRE(!rename("before.pag", "after.pag") && !rename("before.dir", "after.dir"));
+    DBM *db = dbm_open("before", O_RDWR | O_CREAT, 0644);
+    REQUIRE(db && dbm_store(db, text("key"), text("other"), DBM_INSERT) == 0);
+    dbm_close(db);
+    errno = 0;
+    CHECK(!dbm_open("before", O_RDWR | O_TRUNC, 0) && errno == EAGAIN && exists("before.pag-log0"));
+    CHECK(!unlink("before.pag") && !unlink("before.dir"));
+    dbm_close(renamed);
+    REQUIRE((db = dbm_open("after", O_RDONLY, 0)));
+    CHECK(is(dbm_fetch(db, text("key")), "value"));
+    dbm_close(db);
+}
+
+static void a_walk_goes_on_in_a_forked_child(void)
+{
+    DBM *db = dbm_open("walked", O_RDWR | O_CREAT, 0644);
+    REQUIRE(db && dbm_store(db, text("a"), text("1"), DBM_INSERT) == 0);
+    CHECK(dbm_store(db, text("b"), text("2"), DBM_INSERT) == 0);
+    datum key = dbm_firstkey(db);
+    REQUIRE(key.dptr);
+    char first = key.dptr[0];
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        failures = 0;
+        CHECK(dbm_fetch(db, text("a")).dptr);
+        key = dbm_nextkey(db);
+        CHECK(key.dptr && key.dptr[0] != first && !dbm_nextkey(db).dptr);
+        dbm_close(db);
+        exit(finish());
+    }
+    int status = 1;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+    dbm_close(db);
 }
 
 static void a_forked_child_reads_and_does_not_write(void)
@@ -490,6 +543,8 @@ int main(int argc, char **argv)
     errors_are_remembered_until_they_are_cleared();
     a_program_that_does_not_close_loses_nothing();
     truncation_removes_what_a_crash_has_left();
+    truncation_leaves_the_log_of_a_table_that_was_renamed();
+    a_walk_goes_on_in_a_forked_child();
     a_forked_child_reads_and_does_not_write();
     the_environment_chooses_the_durability();
     a_program_may_change_its_folder();
