@@ -34,7 +34,8 @@ const SIGNATURE_BYTES: usize = 4;
 /// The capacity of a pipe.
 const HEAD_BYTES: usize = 64 << 10;
 
-/// The result of [`Input::line`] or [`Input::exactly`]. Ranges are for [`Input::bytes`], valid until the next call.
+/// The result of [`Input::line`], [`Input::exactly`] or [`Input::header`]. Ranges are for [`Input::bytes`], valid until
+/// the next call.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Taken {
     Bytes(Range<usize>),
@@ -236,12 +237,22 @@ impl<'i> Input<'i> {
         }
     }
 
-    /// Returns the next `count` bytes, or [`Taken::Short`] if the input ends first.
+    /// Returns the next `count` bytes of a row, or [`Taken::Short`] if the input ends first.
     pub fn exactly(&mut self, count: u64) -> Result<Taken> {
+        self.exactly_within(count, self.row_bytes_max)
+    }
+
+    /// Like [`exactly`](Self::exactly) for the bytes of a header, to which the limit for rows does not apply. The
+    /// caller bounds `count`.
+    pub fn header(&mut self, count: u64) -> Result<Taken> {
+        self.exactly_within(count, u64::MAX)
+    }
+
+    fn exactly_within(&mut self, count: u64, most: u64) -> Result<Taken> {
         loop {
             let there = self.end - self.start;
-            if there as u64 >= count.min(self.row_bytes_max + 1) {
-                let fits = count <= self.row_bytes_max;
+            if there as u64 >= count.min(most.saturating_add(1)) {
+                let fits = count <= most;
                 return Ok(if fits { self.take(usize::try_from(count).unwrap_or(there)) } else { Taken::TooLong });
             }
             match self.fill()? {
@@ -478,6 +489,16 @@ mod tests {
         assert!(input.bytes(head).starts_with(b"one\ntw"));
         assert_eq!(next_line(&mut input), Some(b"one".to_vec()));
         assert!(matches!(input.peek_up_to(100).unwrap(), Taken::Bytes(head) if head.len() == 4));
+    }
+
+    #[test]
+    fn a_limit_of_any_size_leaves_headers_alone() {
+        for limit in [0, 2, u64::MAX] {
+            let mut input = Input { row_bytes_max: limit, ..input(b"abcdefgh") };
+            assert!(matches!(input.header(3).unwrap(), Taken::Bytes(range) if input.bytes(range.clone()) == b"abc"));
+            assert_eq!(input.exactly(3).unwrap() == Taken::TooLong, limit < 3, "{limit}");
+            assert_eq!(input.exactly(u64::MAX).unwrap() == Taken::TooLong, limit < 3, "{limit}");
+        }
     }
 
     #[test]

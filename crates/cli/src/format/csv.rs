@@ -5,7 +5,7 @@
 //! Excel's first line `sep=;` chooses the separator. The `csv` crate is not used, because it accepts every text.
 //!
 //! Fields are unquoted into one reused buffer. A record has the length limit of any other row, and at most
-//! [`COLUMNS_MAX`] columns.
+//! [`COLUMNS_MAX`] columns. One that exceeds a limit is skipped to its end, across line ends within its quotes.
 
 use super::columns::{Columns, Picked, PickedValue};
 use super::{BadRow, Pair, Row, Scratch, Source, bad_line};
@@ -25,19 +25,21 @@ pub struct Csv<'i> {
     /// `None` until the first line was looked at.
     separator: Option<u8>,
     /// Line ends before the next record.
-    lines: u64,
+    lines: LineEnds,
     /// The line where the last record begins, from 1.
     number: u64,
     /// The rest of a bad record's first line is skipped.
     skips_line: bool,
-    /// The last byte was a carriage return, so that a newline ends no other line.
-    after_return: bool,
+    /// The scan of a record that exceeds a limit, whose rest is skipped.
+    skipped: Option<Scan>,
     record_bytes_max: usize,
 }
 
 enum Record {
     Fields,
     Bad(String),
+    /// A bad record without an end.
+    Lost(String),
     Interrupted,
     End,
 }
@@ -52,10 +54,10 @@ impl<'i> Csv<'i> {
             scratch: Scratch::default(),
             fields: Fields::default(),
             separator: None,
-            lines: 0,
+            lines: LineEnds::default(),
             number: 0,
             skips_line: false,
-            after_return: false,
+            skipped: None,
             record_bytes_max,
         }
     }
@@ -64,11 +66,14 @@ impl<'i> Csv<'i> {
         if self.skips_line && !self.skip_line()? {
             return Ok(Record::Interrupted);
         }
+        if let Some(record) = self.skip_record()? {
+            return Ok(record);
+        }
         let Some(separator) = self.separator()? else { return Ok(Record::Interrupted) };
         if !self.skip_line_ends()? {
             return Ok(Record::Interrupted);
         }
-        self.number = self.lines + 1;
+        self.number = self.lines.count + 1;
         self.fields.clear();
         let mut scan = Scan::new(separator);
         loop {
@@ -78,29 +83,60 @@ impl<'i> Csv<'i> {
                     (record, record.len() <= scan.at)
                 }
                 Taken::Interrupted => return Ok(Record::Interrupted),
-                Taken::TooLong => return Ok(self.refused(self.input.limit_met())),
+                Taken::TooLong => return Ok(self.too_long(scan, self.input.limit_met())),
                 Taken::Short(_) | Taken::End => return Ok(Record::End),
             };
             match scan.record(record, ended, &mut self.fields) {
                 Ok(Scanned::Whole) if scan.at <= self.record_bytes_max => {
-                    let lines = lines_in(&record[..scan.at]);
+                    self.lines.add(&record[..scan.at]);
                     self.input.consume(scan.at);
-                    self.lines += lines;
                     return Ok(Record::Fields);
                 }
                 Ok(Scanned::Part) if scan.at <= self.record_bytes_max => {}
                 Ok(_) => {
                     let most = self.record_bytes_max;
-                    return Ok(self.refused(format!("record is longer than {most} bytes")));
+                    return Ok(self.too_long(scan, format!("record is longer than {most} bytes")));
                 }
-                Err(what) => return Ok(self.refused(what)),
+                Err(Fault::Limit(what)) => return Ok(self.too_long(scan, what)),
+                Err(Fault::Quote(what)) => {
+                    self.skips_line = true;
+                    return Ok(Record::Bad(what));
+                }
             }
         }
     }
 
-    fn refused(&mut self, what: String) -> Record {
-        self.skips_line = true;
+    /// Refuses a record that exceeds a limit. The next call skips the rest of it, because a line end within quotes starts
+    /// no row.
+    fn too_long(&mut self, scan: Scan, what: String) -> Record {
+        self.skipped = Some(scan);
         Record::Bad(what)
+    }
+
+    /// Skips the rest of a record that exceeds a limit, without storing it. `Some`: no record can be read now.
+    fn skip_record(&mut self) -> Result<Option<Record>> {
+        self.fields.discards = true;
+        while let Some(scan) = &mut self.skipped {
+            let (bytes, ended) = match self.input.peek()? {
+                Taken::Bytes(range) => (self.input.bytes(range), false),
+                Taken::Interrupted => return Ok(Some(Record::Interrupted)),
+                _ => (&[][..], true),
+            };
+            let scanned = scan.record(bytes, ended, &mut self.fields);
+            let skipped = std::mem::take(&mut scan.at);
+            self.lines.add(&bytes[..skipped]);
+            self.input.consume(skipped);
+            match scanned {
+                Ok(Scanned::Part) => {}
+                Ok(Scanned::Whole) => self.skipped = None,
+                Err(_) => {
+                    let what = "the end of this record cannot be found: a quote is never closed, or text follows a \
+                                closing quote; no later row is read";
+                    return Ok(Some(Record::Lost(what.into())));
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// Returns the separator, which the first line may choose. `None`: a signal came.
@@ -154,14 +190,11 @@ impl<'i> Csv<'i> {
                 _ => return Ok(true),
             };
             let ends = bytes.iter().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
-            for end in &bytes[..ends] {
-                self.lines += u64::from(*end == b'\r' || !self.after_return);
-                self.after_return = *end == b'\r';
-            }
+            self.lines.add(&bytes[..ends]);
             let more = ends == bytes.len();
             self.input.consume(ends);
             if !more {
-                self.after_return = false;
+                self.lines.after_return = false;
                 return Ok(true);
             }
         }
@@ -181,6 +214,7 @@ impl Source for Csv<'_> {
                 let goes_on = self.picked.is_some() || !self.columns.header;
                 return Ok(Row::Bad(BadRow { place: self.place(), what, goes_on }));
             }
+            Record::Lost(what) => return Ok(Row::Bad(BadRow { place: self.place(), what, goes_on: false })),
             Record::Interrupted => return Ok(Row::Interrupted),
             Record::End => return Ok(Row::End),
         }
@@ -216,7 +250,7 @@ impl Source for Csv<'_> {
 
     /// A record may span several lines.
     fn next_number(&self) -> u64 {
-        self.lines + 1
+        self.lines.count + 1
     }
 
     fn taken_bytes(&self) -> u64 {
@@ -228,29 +262,66 @@ impl Source for Csv<'_> {
     }
 }
 
+/// A count of line ends: newlines, carriage returns, and pairs of both.
+#[derive(Default)]
+struct LineEnds {
+    count: u64,
+    /// The last byte was a carriage return, so that a newline ends no other line.
+    after_return: bool,
+}
+
+impl LineEnds {
+    /// Adds the line ends in the next bytes.
+    fn add(&mut self, bytes: &[u8]) {
+        for at in memchr::memchr2_iter(b'\n', b'\r', bytes) {
+            let after_return = at.checked_sub(1).map_or(self.after_return, |before| bytes[before] == b'\r');
+            self.count += u64::from(bytes[at] == b'\r' || !after_return);
+        }
+        self.after_return = bytes.last().map_or(self.after_return, |last| *last == b'\r');
+    }
+}
+
 /// The fields of a record, concatenated, and where each ends.
 #[derive(Default)]
 struct Fields {
     bytes: Vec<u8>,
     ends: Vec<usize>,
+    /// Fields are not stored, because their record is skipped.
+    discards: bool,
+}
+
+/// Why a record is bad.
+enum Fault {
+    /// It exceeds a limit or memory; its end can be found.
+    Limit(String),
+    /// Its quotes are wrong, so that its end is unknown.
+    Quote(String),
 }
 
 impl Fields {
     fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
+        self.discards = false;
     }
 
-    fn push(&mut self, part: &[u8]) -> std::result::Result<(), String> {
+    fn push(&mut self, part: &[u8]) -> std::result::Result<(), Fault> {
+        if self.discards {
+            return Ok(());
+        }
         let bytes = self.bytes.len() + part.len();
-        self.bytes.try_reserve(part.len()).map_err(|_| format!("no memory for a record of {bytes} bytes or more"))?;
+        let no_memory = |_| Fault::Limit(format!("no memory for a record of {bytes} bytes or more"));
+        self.bytes.try_reserve(part.len()).map_err(no_memory)?;
         self.bytes.extend_from_slice(part);
         Ok(())
     }
 
-    fn end(&mut self) -> std::result::Result<(), String> {
+    fn end(&mut self) -> std::result::Result<(), Fault> {
+        if self.discards {
+            return Ok(());
+        }
         if self.ends.len() == COLUMNS_MAX {
-            return Err(format!("record has more than {COLUMNS_MAX} columns"));
+            return Err(Fault::Limit(format!("record has more than {COLUMNS_MAX} columns")));
         }
         self.ends.push(self.bytes.len());
         Ok(())
@@ -302,8 +373,8 @@ impl Scan {
     /// Continues reading `record`, the bytes from its beginning. `ended`: no more come.
     ///
     /// # Errors
-    /// What is wrong with it.
-    fn record(&mut self, record: &[u8], ended: bool, fields: &mut Fields) -> std::result::Result<Scanned, String> {
+    /// What is wrong with it. After [`Fault::Limit`] the scan can be continued.
+    fn record(&mut self, record: &[u8], ended: bool, fields: &mut Fields) -> std::result::Result<Scanned, Fault> {
         while let Some(byte) = record.get(self.at) {
             let rest = &record[self.at..];
             match self.state {
@@ -340,25 +411,25 @@ impl Scan {
                 }
                 State::Quote => {
                     let lines = lines_in(&record[..self.at]);
-                    return Err(match lines {
+                    return Err(Fault::Quote(match lines {
                         0 => "text after a closing quote; a quote within a quoted field is written twice".into(),
                         _ => format!(
                             "a quote opened here is closed {lines} lines below, where text follows it: a quote that \
                              is missing, or within a quoted field, where it is written twice"
                         ),
-                    });
+                    }));
                 }
             }
         }
         match self.state {
             _ if !ended => Ok(Scanned::Part),
-            State::Quoted => Err("a quote opened here is never closed".into()),
+            State::Quoted => Err(Fault::Quote("a quote opened here is never closed".into())),
             State::FieldStart | State::Unquoted | State::Quote => fields.end().map(|()| Scanned::Whole),
         }
     }
 
     /// Whether the record ends, too.
-    fn field_ends(&mut self, byte: u8, fields: &mut Fields) -> std::result::Result<bool, String> {
+    fn field_ends(&mut self, byte: u8, fields: &mut Fields) -> std::result::Result<bool, Fault> {
         fields.end()?;
         let more = byte == self.separator;
         if more {
@@ -370,9 +441,9 @@ impl Scan {
 }
 
 fn lines_in(bytes: &[u8]) -> u64 {
-    let ends = memchr::memchr2_iter(b'\n', b'\r', bytes);
-    ends.filter(|at| bytes[*at] == b'\r' || at.checked_sub(1).is_none_or(|before| bytes[before] != b'\r')).count()
-        as u64
+    let mut lines = LineEnds::default();
+    lines.add(bytes);
+    lines.count
 }
 
 /// `"sep=;"` and a line end of two bytes.
@@ -457,7 +528,10 @@ mod tests {
     }
 
     fn read(text: &[u8], columns: Columns) -> Vec<OwnedRow> {
-        let mut csv = Csv::new(Input::new(Box::new(text), "in".into()), columns);
+        rows_of(Csv::new(Input::new(Box::new(text), "in".into()), columns))
+    }
+
+    fn rows_of(mut csv: Csv<'_>) -> Vec<OwnedRow> {
         let mut rows = Vec::new();
         loop {
             match csv.next_row().unwrap() {
@@ -549,6 +623,34 @@ mod tests {
         let wide = vec![b','; COLUMNS_MAX + 1];
         let rows = read(&wide, columns(1, 2, false));
         assert_eq!(rows, [Err(format!("in:1: record has more than {COLUMNS_MAX} columns"))]);
+    }
+
+    /// Reads `text` in two parts, of which the first has `first` bytes.
+    fn read_within(record_bytes_max: usize, text: &[u8], first: usize) -> Vec<OwnedRow> {
+        let parts = std::io::Read::chain(&text[..first], &text[first..]);
+        let mut csv = Csv::new(Input::new(Box::new(parts), "in".into()), columns(1, 2, false));
+        csv.record_bytes_max = record_bytes_max;
+        rows_of(csv)
+    }
+
+    #[test]
+    fn a_record_over_a_limit_ends_where_its_quotes_do() {
+        let long = || Err("in:1: record is longer than 10 bytes".to_owned());
+        let text = b"a,\"bcdefghij\r\nc,d\r\n\"\"e\n\",f\r\ng,h\n";
+        for first in 0..text.len() {
+            assert_eq!(read_within(10, text, first), [long(), row(5, "g", "h")], "{first}");
+        }
+        assert_eq!(read_within(10, b"a,\"bcdefghij\"\nc,d\n", 0), [long(), row(2, "c", "d")]);
+        assert_eq!(read_within(10, b"abcdefghij,\n\"c\",d", 0), [long(), row(2, "c", "d")]);
+        let wide = [&vec![b','; COLUMNS_MAX + 1][..], b"\"x\na,b\n\"\nc,d\n"].concat();
+        let expected = [Err(format!("in:1: record has more than {COLUMNS_MAX} columns")), row(4, "c", "d")];
+        assert_eq!(read(&wide, columns(1, 2, false)), expected);
+        // Its end is unknown, so none of the lines that follow is a row.
+        for text in [&b"a,\"bcdefghijk\nc,d\n"[..], b"a,\"bcdefghijk\nc,\"d\n"] {
+            let rows = read_within(10, text, 13);
+            assert_eq!((rows.len(), &rows[0]), (2, &long()));
+            assert!(rows[1].as_ref().unwrap_err().starts_with("in:1: the end of this record cannot be found"));
+        }
     }
 
     #[test]

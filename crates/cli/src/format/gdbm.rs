@@ -223,7 +223,7 @@ impl<'i> Flat<'i> {
                 _ => 4,
             };
         }
-        let (length, rest) = match self.input.exactly(self.length_bytes)? {
+        let (length, rest) = match self.input.header(self.length_bytes)? {
             Taken::Bytes(range) => self.input.bytes(range).split_at(4),
             Taken::Interrupted => return Err(Stop::Interrupted),
             Taken::End if what == "key" => return Ok(None),

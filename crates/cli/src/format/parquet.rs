@@ -15,6 +15,7 @@ use super::parquet_text::Kind;
 use super::{BadRow, Format, Pair, Row, Scratch, Source, jsonl};
 use crate::escapes::quoted;
 use crate::failure::{Failure, Result};
+use crate::number::count_of;
 use parquet::basic::{Compression, ConvertedType, Repetition, Type as PhysicalType};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType};
@@ -106,7 +107,7 @@ impl Parquet {
             }
             PickedValue::Others => Value::Others(members(path, &name, &schema, &picked.key, &mut columns)?),
         };
-        let rows_total = u64::try_from(file.metadata().file_metadata().num_rows()).unwrap_or(0);
+        let rows_total = row_count(&name, file.metadata().file_metadata().num_rows())?;
         Ok(Self {
             columns,
             key_columns,
@@ -128,10 +129,21 @@ impl Parquet {
     /// Decodes the next rows; `false` at the end.
     fn next_batch(&mut self) -> Result<bool> {
         while self.group_rows == 0 {
-            if self.next_group == self.file.num_row_groups() {
+            let Self { name, file, next_group, columns, rows_total, number, .. } = self;
+            // Rows beyond the count of their group would be lost silently.
+            let ended = guarded(name, || {
+                columns.iter_mut().try_fold(true, |ended, column| Ok(ended & (column.read(1)? == 0)))
+            })?;
+            if !ended {
+                return Err(damaged(name, &format!("row group {next_group} has more rows than it says")));
+            }
+            if *next_group == file.num_row_groups() {
+                if number != rows_total {
+                    let rows = count_of(*number, "row");
+                    return Err(damaged(name, &format!("it says {rows_total} rows, but has {rows}")));
+                }
                 return Ok(false);
             }
-            let Self { name, file, next_group, columns, .. } = self;
             let rows = guarded(name, || {
                 let group = file.get_row_group(*next_group)?;
                 for column in columns {
@@ -139,7 +151,7 @@ impl Parquet {
                 }
                 Ok(group.metadata().num_rows())
             })?;
-            self.group_rows = u64::try_from(rows).unwrap_or(0);
+            self.group_rows = row_count(name, rows)?;
             self.next_group += 1;
         }
         let wanted = BATCH_ROWS.min(usize::try_from(self.group_rows).unwrap_or(BATCH_ROWS));
@@ -198,6 +210,10 @@ impl Parquet {
             }
         })
     }
+}
+
+fn row_count(file: &str, said: i64) -> Result<u64> {
+    u64::try_from(said).map_err(|_| damaged(file, &format!("a row count is {said}")))
 }
 
 /// Refuses a list, a map or a struct that the user names as a column, since each consists of several columns.
@@ -692,7 +708,7 @@ mod tests {
         let mut parquet = open.map_err(|failure| format!("{failure:?}"))?;
         let mut rows = Vec::new();
         loop {
-            match parquet.next_row().unwrap() {
+            match parquet.next_row().map_err(|failure| format!("{failure:?}"))? {
                 Row::Pair(pair, _) => {
                     let text = |bytes| String::from_utf8_lossy(bytes);
                     rows.push(format!("{} {}", text(pair.key), text(pair.value)));
@@ -803,6 +819,35 @@ mod tests {
         let rows = rows(&file(schema, Compression::UNCOMPRESSED, &columns), "id", None).unwrap();
         assert!(rows[0].contains("the name \"a_base64\" would be there twice"), "{rows:?}");
         assert_eq!(rows[1], "2 {\"a\":\"x\",\"a_base64\":4}");
+    }
+
+    #[test]
+    fn a_file_with_more_or_fewer_rows_than_it_says_is_damaged() {
+        let ids: Vec<i32> = (0..77).collect();
+        let columns = || [column::<Int32Type>(&ids, None), column::<Int32Type>(&ids, None)];
+        let schema = "message m { REQUIRED INT32 id; REQUIRED INT32 n; }";
+        // Thrift: a field that follows the previous one and has 64 bits; 77 as a zigzag varint; the next field.
+        let (of_group, of_file) = (b"\x16\x9a\x01\x26", b"\x16\x9a\x01\x19");
+        for (place, rows_said, what) in [
+            (of_group, b"\x98\x01", "row group 1 has more rows than it says"),
+            (of_group, b"\x80\x00", "row group 1 has more rows than it says"),
+            (of_group, b"\x9c\x01", "row group 1 ends before its 78 last rows"),
+            (of_group, b"\x81\x00", "cannot be read as Parquet"),
+            (of_file, b"\x98\x01", "it says 76 rows, but has 77 rows"),
+            (of_file, b"\x9c\x01", "it says 78 rows, but has 77 rows"),
+            (of_file, b"\x81\x00", "cannot be read as Parquet"),
+        ] {
+            let file = file(schema, Compression::UNCOMPRESSED, &columns());
+            assert_eq!(rows(&file, "id", Some("n")).unwrap().len(), 77);
+            let mut bytes = std::fs::read(file.path()).unwrap();
+            let at = memchr::memmem::rfind(&bytes, place).unwrap();
+            bytes[at + 1..at + 3].copy_from_slice(rows_said);
+            std::fs::write(file.path(), bytes).unwrap();
+            for value in [Some("n"), None] {
+                let found = rows(&file, "id", value).unwrap_err();
+                assert!(found.contains(what), "{rows_said:?}: {found}");
+            }
+        }
     }
 
     #[test]

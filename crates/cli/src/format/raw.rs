@@ -46,13 +46,14 @@ impl<'i> RawReader<'i> {
 impl Source for RawReader<'_> {
     fn next_row(&mut self) -> Result<Row<'_>> {
         let at = self.input.taken_bytes();
-        let header = match self.input.exactly(HEADER_BYTES)? {
+        let header = match self.input.header(HEADER_BYTES)? {
             Taken::Bytes(range) => Header::parse(self.input.bytes(range)),
             Taken::Short(there) => {
                 return Ok(self.lost(format!("input ends {there} bytes into a header of {HEADER_BYTES}, at byte {at}")));
             }
             Taken::Interrupted => return Ok(Row::Interrupted),
-            Taken::End | Taken::TooLong => return Ok(Row::End),
+            Taken::TooLong => return Ok(self.lost(self.input.limit_met())),
+            Taken::End => return Ok(Row::End),
         };
         let what = format_args!(
             "the header at byte {at} promises a key of {} and a value of {} bytes",

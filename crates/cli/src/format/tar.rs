@@ -20,7 +20,7 @@ use crate::number::count_of;
 use splitpoint::OutputFile;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use tar::{EntryType, Header, PaxExtensions};
+use tar::{EntryType, Header};
 
 pub const HEADER_BYTES: usize = 512;
 /// The longest path, and the longest list of attributes.
@@ -80,23 +80,33 @@ struct Attributes {
 }
 
 impl Attributes {
-    /// Adds attributes of pax; `false` if `text` is malformed.
-    fn take(&mut self, text: &[u8]) -> bool {
-        for attribute in PaxExtensions::new(text) {
-            let Ok(attribute) = attribute else {
-                return false;
-            };
-            let value = attribute.value_bytes();
-            match attribute.key_bytes() {
+    /// Adds attributes of pax; `None` if `text` is malformed.
+    fn take(&mut self, mut text: &[u8]) -> Option<()> {
+        while !text.is_empty() {
+            let (name, value, rest) = pax_attribute(text)?;
+            match name {
                 b"path" => self.path = Some(value.to_vec()),
                 b"linkpath" => self.target = Some(value.to_vec()),
-                b"size" => self.bytes = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()),
+                b"size" => self.bytes = Some(std::str::from_utf8(value).ok()?.parse().ok()?),
                 name if name.starts_with(b"GNU.sparse.") => self.sparse = true,
                 _ => {}
             }
+            text = rest;
         }
-        true
+        Some(())
     }
+}
+
+/// Splits the first attribute off `text`: its name, its value, and the rest. The crate's own parser splits at newlines,
+/// which a value may contain.
+fn pax_attribute(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let space = memchr::memchr(b' ', text)?;
+    // The length of the whole record, from its own digits to the newline.
+    let length = std::str::from_utf8(&text[..space]).ok()?.parse().ok()?;
+    let (attribute, rest) = text.split_at_checked(length)?;
+    let attribute = attribute.get(space + 1..)?.strip_suffix(b"\n")?;
+    let equals = memchr::memchr(b'=', attribute)?;
+    Some((&attribute[..equals], &attribute[equals + 1..], rest))
 }
 
 /// Entries without contents.
@@ -128,9 +138,10 @@ impl LeftOut {
     }
 }
 
-/// Whether bytes begin with a header whose checksum is right.
+/// Whether bytes begin with a header whose checksum is right. A header has zero bytes; our text dumps do not.
 pub fn is_tar(head: &[u8]) -> bool {
-    head.get(257..262) == Some(b"ustar") && head.get(..HEADER_BYTES).and_then(header_of).is_some()
+    let Some(block) = head.get(..HEADER_BYTES) else { return false };
+    &block[257..262] == b"ustar" && block.contains(&0) && header_of(block).is_some()
 }
 
 /// Returns the header, if its checksum is right.
@@ -173,9 +184,10 @@ impl<'i> Tar<'i> {
     /// Reads a header and decides what comes next; `Some` if that is a row.
     fn header(&mut self) -> Result<Option<Row<'static>>> {
         let at = self.input.taken_bytes();
-        let range = match self.input.exactly(HEADER_BYTES as u64)? {
+        let range = match self.input.header(HEADER_BYTES as u64)? {
             Taken::Bytes(range) => range,
             Taken::Interrupted => return Ok(Some(Row::Interrupted)),
+            Taken::TooLong => return Ok(Some(self.lost(self.input.limit_met()))),
             _ => {
                 let what = "the archive ends here, without its two blocks of zeros: it is not whole";
                 return Ok(Some(self.lost(what.into())));
@@ -243,9 +255,10 @@ impl<'i> Tar<'i> {
         if bytes > ATTRIBUTES_BYTES_MAX {
             return Ok(Some(self.lost(format!("a path or its attributes have {bytes} bytes"))));
         }
-        let range = match self.input.exactly(padded(bytes))? {
+        let range = match self.input.header(padded(bytes))? {
             Taken::Bytes(range) => range,
             Taken::Interrupted => return Ok(Some(Row::Interrupted)),
+            Taken::TooLong => return Ok(Some(self.lost(self.input.limit_met()))),
             _ => return Ok(Some(self.lost("the archive ends in the path of a file: it is not whole".into()))),
         };
         self.next = Next::Header;
@@ -254,8 +267,11 @@ impl<'i> Tar<'i> {
         match is {
             Extension::Path => self.attributes.path = path(),
             Extension::Target => self.attributes.target = path(),
-            Extension::Pax if self.attributes.take(text) => {}
-            Extension::Pax => return Ok(Some(self.lost("its attributes are no `LENGTH NAME=VALUE` lines".into()))),
+            Extension::Pax if self.attributes.take(text).is_some() => {}
+            Extension::Pax => {
+                let what = "its attributes are not `LENGTH NAME=VALUE` records, or its size is not a number";
+                return Ok(Some(self.lost(what.into())));
+            }
         }
         Ok(None)
     }

@@ -22,8 +22,16 @@ const ALL_BYTES: [Format; 10] = [
 ];
 
 fn read(format: Format, bytes: &[u8]) -> Vec<OwnedRow> {
-    let input = Input::new(Box::new(bytes), "in".into());
-    let mut reader = reader(format, input, &Reading::default()).unwrap();
+    read_within(crate::input::ROW_BYTES_MAX, format, bytes)
+}
+
+fn read_within(row_bytes_max: u64, format: Format, bytes: &[u8]) -> Vec<OwnedRow> {
+    let mut input = Input::new(Box::new(bytes), "in".into());
+    input.limit_rows(row_bytes_max);
+    rows_of(reader(format, input, &Reading::default()).unwrap())
+}
+
+fn rows_of(mut reader: Box<dyn Source + '_>) -> Vec<OwnedRow> {
     let mut rows = Vec::new();
     loop {
         let row = match reader.next_row() {
@@ -111,6 +119,71 @@ fn bad_rows_are_named_by_line_and_the_next_is_read() {
     assert!(bad[0].starts_with("in:2: no tab"), "{bad:?}");
     assert!(bad[1].starts_with("in:4: "), "{bad:?}");
     assert_eq!(rows.len(), 4);
+}
+
+/// A tar archive, uncompressed, of entries of this kind with these contents.
+fn tar_of(entries: &[(::tar::EntryType, &str, &[u8])]) -> Vec<u8> {
+    let mut builder = ::tar::Builder::new(Vec::new());
+    for (kind, path, contents) in entries {
+        let mut header = ::tar::Header::new_ustar();
+        header.set_entry_type(*kind);
+        header.set_size(contents.len() as u64);
+        builder.append_data(&mut header, path, *contents).unwrap();
+    }
+    builder.into_inner().unwrap()
+}
+
+#[test]
+fn the_limit_for_rows_does_not_apply_to_headers() {
+    let pair = (&b"k"[..], &b"v"[..]);
+    let expected = [Ok((b"k".to_vec(), b"v".to_vec()))];
+    let archive = tar_of(&[(::tar::EntryType::Regular, "k", b"v")]);
+    for limit in [2, u64::MAX] {
+        for format in [Format::Raw, Format::GdbmFlat] {
+            assert_eq!(read_within(limit, format, &write(format, [pair])), expected, "{format:?}, {limit}");
+        }
+        assert_eq!(read_within(limit, Format::Tar, &archive), expected, "{limit}");
+    }
+    for format in ALL_BYTES {
+        assert_eq!(read_within(u64::MAX, format, &write(format, [pair])), expected, "{format:?}");
+    }
+}
+
+#[test]
+fn an_attribute_of_a_file_in_an_archive_may_contain_newlines() {
+    use ::tar::EntryType::{Regular, XHeader};
+    let attributes = b"29 SCHILY.xattr.user.a=b\n\nc\n\n12 path=new\n";
+    let archive = tar_of(&[(XHeader, "x", attributes), (Regular, "old", b"1"), (Regular, "next", b"2")]);
+    let pair = |key: &str, value: &str| -> OwnedRow { Ok((key.into(), value.into())) };
+    assert_eq!(read(Format::Tar, &archive), [pair("new", "1"), pair("next", "2")]);
+    for attributes in [
+        &b"11 size=1x\n"[..],
+        b"99 path=new\n",
+        b"0 path=new\n",
+        b"2 path=new\n",
+        b"12 path=newx",
+        b"11 pathnew\n",
+        b"x path=new\n",
+        b"path",
+    ] {
+        let rows = read(Format::Tar, &tar_of(&[(XHeader, "x", attributes), (Regular, "old", b"1")]));
+        assert_eq!(rows.len(), 1, "{}: {rows:?}", attributes.escape_ascii());
+        assert!(rows[0].as_ref().unwrap_err().contains("LENGTH NAME=VALUE"), "{rows:?}");
+    }
+}
+
+#[test]
+fn a_header_of_columns_that_is_too_long_ends_the_input() {
+    // Longer than what is read at once, where a limit is not looked at.
+    let header = format!("k\t{}\nk\tv\n1\t2\n", "x".repeat(1 << 20));
+    for format in [Format::Tsv, Format::Csv] {
+        let mut input = Input::new(Box::new(header.as_bytes()), "in".into());
+        input.limit_rows(8);
+        let key = vec![options::parse_column("k").unwrap()];
+        let rows = rows_of(reader(format, input, &Reading { key, ..Reading::default() }).unwrap());
+        assert_eq!(rows.len(), 1, "{format:?}: {rows:?}");
+        assert!(rows[0].as_ref().unwrap_err().contains("longer than 8 bytes"), "{rows:?}");
+    }
 }
 
 #[test]

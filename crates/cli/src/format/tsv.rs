@@ -5,7 +5,7 @@
 //! value is written `\r`.
 
 use super::columns::{Columns, Picked, PickedValue};
-use super::{Pair, Row, Scratch, Source, bad_line, cdbmake, gdbm, rdb};
+use super::{BadRow, Pair, Row, Scratch, Source, bad_line, cdbmake, gdbm, rdb};
 use crate::compressed::Compression;
 use crate::escapes::{escape, quoted, unescape};
 use crate::failure::Result as Outcome;
@@ -69,6 +69,8 @@ impl<'i> TsvColumns<'i> {
     fn header(&mut self) -> Outcome<Option<Row<'static>>> {
         let range = match self.line()? {
             Ok(range) => range,
+            // Without a header, no row has names.
+            Err(Row::Bad(bad)) => return Ok(Some(Row::Bad(BadRow { goes_on: false, ..bad }))),
             Err(row) => return Ok(Some(row)),
         };
         let line = self.input.bytes(range);

@@ -8,7 +8,7 @@ use super::tar::{LeftOut, is_unfinished};
 use super::{BadRow, Row, Scratch, Source};
 use crate::escapes;
 use crate::failure::{Failure, Result};
-use crate::number::count_of;
+use crate::number::{count_of, grouped};
 use splitpoint::ErrorKind;
 use std::collections::HashSet;
 use std::fs::File;
@@ -54,8 +54,7 @@ impl Zip {
         let archive = ZipArchive::new(BufReader::new(file)).map_err(|error| {
             Failure::of_kind(ErrorKind::Corrupt, format_args!("{name}: cannot be read as a ZIP archive: {error}"))
         })?;
-        let replaced = replaced(&mut BufReader::new(directory), archive.central_directory_start(), archive.len())
-            .map_err(|error| Failure::io(&name, &error))?;
+        let replaced = replaced(&name, directory, &archive)?;
         let (scratch, left_out) = (Scratch::default(), LeftOut::default());
         Ok(Self { archive, name, file_bytes, replaced, next: 0, number: 0, row_bytes_max, scratch, left_out })
     }
@@ -97,22 +96,50 @@ impl Zip {
     }
 }
 
-/// The names of entries that a later one replaces, if the directory at `start` has more than `readable` entries.
-fn replaced(file: &mut (impl Read + Seek), start: u64, readable: usize) -> io::Result<Vec<Vec<u8>>> {
-    let mut replaced = Vec::new();
-    let mut entries = 0usize;
-    each_name(file, start, |_| entries += 1)?;
-    if entries > readable {
-        let mut names = HashSet::new();
-        each_name(file, start, |name| {
-            if !name.ends_with(b"/")
-                && let Some(name) = names.replace(name)
-            {
-                replaced.push(name);
-            }
-        })?;
+/// Returns the names of entries that a later one replaces.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`] if the directory has entries that the crate did not read: it reads as many as the archive's
+/// end record says, in 16 bits unless the archive is ZIP64.
+fn replaced(archive_name: &str, file: File, archive: &ZipArchive<BufReader<File>>) -> Result<Vec<Vec<u8>>> {
+    let mut file = BufReader::new(file);
+    let failed = |error| Failure::io(archive_name, &error);
+    let start = directory_start(&mut file, archive).map_err(failed)?;
+    let (mut entries, mut replaced) = (0, Vec::new());
+    each_name(&mut file, start, |_| entries += 1).map_err(failed)?;
+    if entries <= archive.len() {
+        return Ok(replaced);
     }
+    let mut names = HashSet::new();
+    each_name(&mut file, start, |name| replaced.extend(names.replace(name))).map_err(failed)?;
+    if names.len() > archive.len() || !archive.has_duplicate_names() {
+        let entries = grouped(entries as u64);
+        return Err(Failure::of_kind(
+            ErrorKind::Corrupt,
+            format_args!(
+                "{archive_name}: the end of the ZIP archive says fewer entries than its directory has ({entries}); \
+                 `unzip` or `7z` unpacks it for `load --tree`"
+            ),
+        ));
+    }
+    replaced.retain(|name| !name.ends_with(b"/"));
     Ok(replaced)
+}
+
+/// Returns the position of the directory. If the archive's end record says 0 entries, the crate returns the position of
+/// that record; the directory, if the record says it has bytes, comes before it.
+fn directory_start(file: &mut (impl Read + Seek), archive: &ZipArchive<BufReader<File>>) -> io::Result<u64> {
+    let start = archive.central_directory_start();
+    if !archive.is_empty() {
+        return Ok(start);
+    }
+    let mut end = Vec::new();
+    file.seek(SeekFrom::Start(start))?;
+    file.take(16).read_to_end(&mut end)?;
+    Ok(match end[..] {
+        [b'P', b'K', 5, 6, .., a, b, c, d] => start.saturating_sub(u32::from_le_bytes([a, b, c, d]).into()),
+        _ => start,
+    })
 }
 
 /// Visits the names in the directory at `start`, as far as it is intact.
@@ -208,16 +235,21 @@ mod tests {
     use zip::ZipWriter;
     use zip::write::SimpleFileOptions;
 
-    /// Returns the rows of an archive of these files, whose names have the same length and no contents contain.
-    fn rows(files: &[(&str, &str)], names: impl Fn(Vec<u8>) -> Vec<u8>) -> Vec<String> {
+    /// Opens an archive of these files, after `change` to its bytes.
+    fn open(files: &[(&str, &str)], change: impl Fn(Vec<u8>) -> Vec<u8>) -> Result<Zip> {
         let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
         for (name, contents) in files {
             writer.start_file(*name, SimpleFileOptions::default()).unwrap();
             writer.write_all(contents.as_bytes()).unwrap();
         }
         let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), names(writer.finish().unwrap().into_inner())).unwrap();
-        let mut zip = Zip::open(file.path(), 1 << 20).unwrap_or_else(|failure| panic!("{failure:?}"));
+        std::fs::write(file.path(), change(writer.finish().unwrap().into_inner())).unwrap();
+        Zip::open(file.path(), 1 << 20)
+    }
+
+    /// Returns the rows of an archive of these files, whose names have the same length and no contents contain.
+    fn rows(files: &[(&str, &str)], names: impl Fn(Vec<u8>) -> Vec<u8>) -> Vec<String> {
+        let mut zip = open(files, names).unwrap_or_else(|failure| panic!("{failure:?}"));
         let mut rows = Vec::new();
         loop {
             match zip.next_row().unwrap_or_else(|failure| panic!("{failure:?}")) {
@@ -250,6 +282,28 @@ mod tests {
         let mut found = rows(&files, |bytes| [b"#!".to_vec(), renamed(bytes, b"six", b"one")].concat());
         found.sort();
         assert_eq!(found, ["\"one 6\"", replaced, "\"two 2\""]);
+    }
+
+    #[test]
+    fn an_empty_archive_has_no_rows() {
+        assert!(rows(&[], |bytes| bytes).is_empty());
+        assert!(rows(&[], |bytes| [b"#!".to_vec(), bytes].concat()).is_empty());
+    }
+
+    #[test]
+    fn an_archive_whose_end_counts_too_few_entries_is_refused() {
+        let files = [("one", "1"), ("two", "2"), ("six", "6")];
+        for (count, last) in [(0, "six"), (1, "six"), (2, "six"), (2, "one")] {
+            let opened = open(&files, |bytes| {
+                let mut bytes = renamed(bytes, b"six", last.as_bytes());
+                let end = memchr::memmem::rfind(&bytes, b"PK\x05\x06").unwrap();
+                (bytes[end + 8], bytes[end + 10]) = (count, count);
+                bytes
+            });
+            let Err(failure) = opened else { panic!("{count} entries were taken") };
+            let failure = format!("{failure:?}");
+            assert!(failure.contains("fewer entries than its directory has (3)"), "{failure}");
+        }
     }
 
     #[test]

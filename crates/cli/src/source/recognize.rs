@@ -275,6 +275,24 @@ mod tests {
     }
 
     #[test]
+    fn a_dump_with_a_header_of_tar_in_its_text_is_no_archive() {
+        for (begin, middle, end, format) in [
+            (&b"k"[..], &b"\t"[..], &b"\n"[..], Format::Tsv),
+            (b"{\"key\":\"k", b"\",\"value\":\"", b"\"}\n", Format::Jsonl),
+        ] {
+            let mut row = vec![b'a'; 600];
+            row[..begin.len()].copy_from_slice(begin);
+            row[300..300 + middle.len()].copy_from_slice(middle);
+            row[257..265].copy_from_slice(b"ustar  a");
+            row.extend_from_slice(end);
+            row[148..156].fill(b' ');
+            let sum: u32 = row[..tar::HEADER_BYTES].iter().map(|byte| u32::from(*byte)).sum();
+            row[148..156].copy_from_slice(format!("{sum:07o} ").as_bytes());
+            assert_eq!(format_of("-", &row), Ok(format));
+        }
+    }
+
+    #[test]
     fn content_decides_before_the_name() {
         for (name, text, format) in [
             ("-", &b"a\t1\nb\t2,3\n"[..], Format::Tsv),
