@@ -1,7 +1,8 @@
-//! MONITOR: clients that are sent every command that is executed.
+//! MONITOR: clients that are sent every command that is executed, without its passwords (`command/secrets.rs`).
 
 use crate::clients::Client;
 use crate::command::call::Args;
+use crate::command::secrets;
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -44,18 +45,13 @@ impl Monitors {
         }
     }
 
-    /// Sends a command to all of them. `hidden`: whether its arguments are secret. A client that does not read them is
-    /// disconnected when `bytes_max` bytes wait for it.
+    /// Sends a command to all of them. A client that does not read them is disconnected when `bytes_max` bytes wait for
+    /// it.
     #[cold]
-    pub(crate) fn feed(&self, args: &Args<'_>, hidden: bool, database: usize, source: &str, bytes_max: usize) {
+    pub(crate) fn feed(&self, args: &Args<'_>, database: usize, source: &str, bytes_max: usize) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut line = format!("+{}.{:06} [{database} {source}]", now.as_secs(), now.subsec_micros()).into_bytes();
-        for (index, argument) in args.from(0).enumerate() {
-            match hidden && index > 0 {
-                true => line.extend_from_slice(b" \"(redacted)\""),
-                false => quote(&mut line, argument),
-            }
-        }
+        secrets::shown(args).for_each(|argument| quote(&mut line, argument));
         line.extend_from_slice(b"\r\n");
         for client in self.clients.read().unwrap_or_else(PoisonError::into_inner).iter() {
             client.push(bytes_max, |out| out.extend_from_slice(&line));

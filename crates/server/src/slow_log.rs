@@ -1,7 +1,8 @@
-//! The slow log: the latest requests that took long.
+//! The slow log: the latest requests that took long, without their passwords (`command/secrets.rs`).
 
 use crate::clients::Client;
 use crate::command::call::Args;
+use crate::command::secrets;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
@@ -52,7 +53,7 @@ impl SlowLog {
     /// Adds a request.
     #[cold]
     pub(crate) fn add(&self, args: &Args<'_>, duration_us: u64, client: &Client) {
-        let mut kept: Vec<Vec<u8>> = args.from(0).take(ARGS_MAX).map(cut).collect();
+        let mut kept: Vec<Vec<u8>> = secrets::shown(args).take(ARGS_MAX).map(cut).collect();
         if args.len() > ARGS_MAX {
             kept[ARGS_MAX - 1] = format!("... ({} more arguments)", args.len() - ARGS_MAX + 1).into_bytes();
         }

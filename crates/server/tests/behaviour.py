@@ -404,6 +404,14 @@ def endless_scripts(folder):
                     left = int(Connection(server.port).call("GET", "counter"))
                     expect(left == 0, f"half of a script is in the file: {left}")
                     server.stop()
+    # Of a transaction, with one thread for all connections.
+    server = servers.splitpoint("--threads", 1)
+    first, other = Connection(server.port), Connection(server.port)
+    first.pipeline([("MULTI",), ("EVAL", "while true do end", 0)])
+    first.send(("EXEC",))
+    servers.eventually("a running script", lambda: other.call("SCRIPT", "KILL") == "+OK")
+    expect("killed" in first.reply()[0], "SCRIPT KILL during EXEC")
+    server.stop()
     print("behaviour: endless scripts end by SCRIPT KILL, SHUTDOWN NOSAVE and SIGTERM")
 
 

@@ -2,12 +2,13 @@
 
 #![cfg(feature = "scripts")]
 
-use splitpoint_server::keyspace::{KeySpace, Patience, SpaceOptions};
+use splitpoint_server::keyspace::{Eviction, KeySpace, Patience, SpaceOptions};
 use splitpoint_server::memcached::session::MemcachedSession;
 use splitpoint_server::resp::session::RespSession;
 use splitpoint_server::server::Server;
 use splitpoint_server::session::{Flow, Session};
 use splitpoint_server::settings::Settings;
+use std::path::Path;
 use std::sync::Arc;
 
 fn session() -> RespSession {
@@ -701,6 +702,31 @@ fn a_flush_within_a_transaction_is_part_of_it() {
 }
 
 #[test]
+fn a_flush_of_all_databases_that_is_refused_in_a_transaction_removes_no_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = SpaceOptions { file: Some(folder.path().join("t.spt")), ..SpaceOptions::default() };
+    let space = Arc::new(KeySpace::open(options).unwrap());
+    let mut session = another(&Arc::new(Server::new(space, Settings::default(), false)));
+    call(&mut session, &["SET", "first", "1"]);
+    call(&mut session, &["SELECT", "1"]);
+    let keys: Vec<String> = (0..100_001).map(|number| number.to_string()).collect();
+    for keys in keys.chunks(1000) {
+        let pairs: Vec<&str> = ["MSET"].into_iter().chain(keys.iter().flat_map(|key| [key.as_str(), "v"])).collect();
+        assert_eq!(call(&mut session, &pairs), "+OK");
+    }
+    call(&mut session, &["SELECT", "0"]);
+    call(&mut session, &["MULTI"]);
+    call(&mut session, &["FLUSHALL"]);
+    assert!(call(&mut session, &["EXEC"]).starts_with("*1 -ERR more than 100000 keys cannot be flushed"));
+    assert_eq!(call(&mut session, &["GET", "first"]), "$1 1");
+    let refused = eval(&mut session, "return redis.pcall('flushall')", &[], &[]);
+    assert!(refused.starts_with("-ERR more than 100000 keys cannot be flushed"), "{refused}");
+    assert_eq!(call(&mut session, &["GET", "first"]), "$1 1");
+    assert_eq!(call(&mut session, &["FLUSHALL"]), "+OK");
+    assert_eq!(call(&mut session, &["EXISTS", "first"]), ":0");
+}
+
+#[test]
 fn scripts_in_a_transaction_are_part_of_it() {
     let folder = tempfile::tempdir().unwrap();
     let options = SpaceOptions { file: Some(folder.path().join("t.spt")), ..SpaceOptions::default() };
@@ -821,6 +847,71 @@ fn the_memory_limit_counts_the_scripts() {
         assert_eq!(call(&mut session, &["SCRIPT", "FLUSH"]), "+OK");
         assert_eq!(call(&mut session, &["SET", "key", "value"]), "+OK", "{name}");
         assert!(used(&mut session) < before + 1_000_000, "{name}");
+    }
+}
+
+/// A session over a file in a new folder, with a memory limit.
+fn limited(folder: &Path, max_memory_bytes: u64, eviction: Eviction) -> RespSession {
+    std::fs::create_dir_all(folder).unwrap();
+    let options =
+        SpaceOptions { file: Some(folder.join("t.spt")), max_memory_bytes, eviction, ..SpaceOptions::default() };
+    let space = Arc::new(KeySpace::open(options).unwrap());
+    another(&Arc::new(Server::new(space, Settings::default(), false)))
+}
+
+fn evicted(session: &mut RespSession) -> u64 {
+    let info = call(session, &["INFO", "stats"]);
+    number(info.split("evicted_keys:").nth(1).unwrap().split(' ').next().unwrap())
+}
+
+#[test]
+fn a_script_over_a_file_evicts_before_it_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut session = limited(folder.path(), 8 << 20, Eviction::AllKeysLru);
+    let value = "v".repeat(1000);
+    // Stores ARGV[1] values and returns how many keys that adds.
+    let fill = "local before = redis.call('dbsize') \
+                for number = 1, ARGV[1] do redis.call('set', ARGV[2] .. number, ARGV[3]) end \
+                return redis.call('dbsize') - before";
+    assert_eq!(eval(&mut session, fill, &[], &["6000", "first", &value]), ":6000");
+    // A value that does not fit beside the others.
+    let long = "redis.call('set', 'long', ('v'):rep(4000000)) return redis.call('dbsize')";
+    assert_eq!(eval(&mut session, long, &[], &[]), ":6001");
+    // The limit is exceeded in the middle of the script.
+    assert_eq!(eval(&mut session, fill, &[], &["3000", "more", &value]), ":3000");
+    assert_eq!(evicted(&mut session), 0);
+    // The next one makes room, as a write does.
+    assert_eq!(eval(&mut session, fill, &[], &["20", "next", &value]), ":20");
+    let before = evicted(&mut session);
+    assert!((1..=200).contains(&before), "{before}");
+    // Also for its arguments.
+    assert_eq!(eval(&mut session, "return redis.call('set', 'long', ARGV[1])", &[], &[&"v".repeat(2_000_000)]), "+OK");
+    assert!(evicted(&mut session) > before + 1000, "{}", evicted(&mut session));
+    // EXEC makes room for the scripts in it.
+    call(&mut session, &["MULTI"]);
+    call(&mut session, &["EVAL", fill, "0", "3000", "exec", &value]);
+    call(&mut session, &["EVAL", fill, "0", "20", "last", &value]);
+    assert_eq!(call(&mut session, &["EXEC"]), "*2 :3000 :20");
+}
+
+#[test]
+fn a_script_over_a_file_that_is_full_reads_and_may_not_write() {
+    let folder = tempfile::tempdir().unwrap();
+    for eviction in [Eviction::None, Eviction::VolatileLru] {
+        let mut session = limited(&folder.path().join(format!("{eviction:?}")), 64 << 20, eviction);
+        for number in 0..2000 {
+            call(&mut session, &["SET", &number.to_string(), &"v".repeat(1000)]);
+        }
+        let script = "redis.call('del', KEYS[1]) return {redis.call('dbsize'), redis.pcall('set', 'new', 1)}";
+        let mut queued = another(&session.server());
+        call(&mut queued, &["MULTI"]);
+        call(&mut queued, &["EVAL", script, "1", "absent"]);
+        assert_eq!(call(&mut session, &["CONFIG", "SET", "maxmemory", "1000000"]), "+OK");
+        let refused = "-OOM command not allowed when used memory > 'maxmemory'.";
+        assert_eq!(call(&mut queued, &["EXEC"]), format!("*1 *2 :2000 {refused}"), "{eviction:?}");
+        assert_eq!(eval(&mut session, script, &["0"], &[]), format!("*2 :1999 {refused}"), "{eviction:?}");
+        call(&mut session, &["FLUSHALL"]);
+        assert_eq!(eval(&mut session, "return redis.call('set', 'new', 1)", &[], &[]), "+OK");
     }
 }
 

@@ -994,6 +994,47 @@ fn a_monitor_sees_commands_but_no_passwords() {
     assert_eq!(flow, Flow::Close);
 }
 
+#[test]
+fn secret_arguments_are_neither_in_the_slow_log_nor_sent_to_monitors() {
+    let mut writer = session(SpaceOptions::default());
+    let mut monitor = another(&writer);
+    replies_to(&mut monitor, &["CONFIG SET slowlog-log-slower-than 0", "MONITOR"]);
+    let migrate = "MIGRATE 127.0.0.1 1 absent 0 100";
+    for line in [
+        "AUTH secret",
+        "auth default secret",
+        "HELLO 2 AUTH default secret",
+        "ACL SETUSER someone on >secret",
+        "CONFIG SET timeout 0 Masterauth secret",
+        "CONFIG SET requirepass secret",
+        "CONFIG SET requirepass secret requirepass",
+        "CONFIG SET requirepass",
+        &format!("{migrate} COPY AUTH secret"),
+        &format!("{migrate} auth2 secret secret REPLACE"),
+        &format!("{migrate} MISTAKE AUTH2 default secret"),
+    ] {
+        replies_to(&mut writer, &[line]);
+    }
+    let shown = pushes(&mut monitor);
+    assert!(shown.contains(r#""COPY" "AUTH" "(redacted)""#), "{shown}");
+    assert!(shown.contains(r#""auth2" "(redacted)" "(redacted)" "REPLACE""#), "{shown}");
+    assert!(!shown.contains("secret"), "{shown}");
+    replies_to(&mut writer, &["AUTH secret"]);
+    let slow = replies_to(&mut writer, &["SLOWLOG GET -1"]).remove(0);
+    for line in [
+        "*2 $4 AUTH $10 (redacted) ",
+        "*3 $4 auth $10 (redacted) $10 (redacted) ",
+        "*5 $5 HELLO $10 (redacted) $10 (redacted) $10 (redacted) $10 (redacted) ",
+        "*5 $3 ACL $7 SETUSER $10 (redacted) $10 (redacted) $10 (redacted) ",
+        "*6 $6 CONFIG $3 SET $7 timeout $1 0 $10 Masterauth $10 (redacted) ",
+        "*4 $6 CONFIG $3 SET $11 requirepass $10 (redacted) ",
+        "*9 $7 MIGRATE $9 127.0.0.1 $1 1 $6 absent $1 0 $3 100 $4 COPY $4 AUTH $10 (redacted) ",
+    ] {
+        assert!(slow.contains(line), "{line}: {slow}");
+    }
+    assert!(!slow.contains("secret"), "{slow}");
+}
+
 /// The commands of a family, on a large collection `k` of 500 elements that may be damaged, and on other keys.
 const HASHES: &str =
     "HGETALL k|HKEYS k|HVALS k|HLEN k|HGET k 7|HMGET k 7 8 x|HSTRLEN k 7|HEXISTS k 7|HSCAN k 0|HSCAN k 0 COUNT 9999|
@@ -1325,6 +1366,32 @@ fn long_values_are_copied_by_a_thread_that_may_wait() {
     assert!(on_loop(&request(&[b"GET", b"grown"])).0.is_empty());
 }
 
+#[test]
+fn a_transaction_with_a_long_command_is_executed_by_a_thread_that_may_wait() {
+    let mut session = session(SpaceOptions::default());
+    for (line, is_long) in [
+        ("EVAL return(1) 0", true),
+        ("KEYS *", true),
+        ("FLUSHALL", true),
+        ("CLIENT TRACKING OFF", true),
+        ("CONFIG SET maxmemory 0", true),
+        ("CONFIG GET maxmemory", false),
+        ("SET k v", false),
+    ] {
+        // A queue that was discarded has no effect on the next.
+        let queued = replies_to(&mut session, &["MULTI", "KEYS *", "DISCARD", "MULTI", "GET k", line, "GET k"]);
+        assert_eq!(queued[4..], ["+QUEUED"; 3], "{line}");
+        let (exec, mut out) = (request(&[b"EXEC"]), Vec::new());
+        let (used, flow) = session.execute(&exec, &mut out, Patience::EventLoop);
+        assert_eq!((flow == Flow::Wait, used == 0), (is_long, is_long), "{line}");
+        if is_long {
+            assert!(out.is_empty());
+            out = replies(&mut session, &exec, exec.len());
+        }
+        assert!(out.starts_with(b"*3\r\n"), "{line}: {}", text(&out));
+    }
+}
+
 /// What Redis 7.0.15 answers.
 #[test]
 fn numbers_at_the_borders_are_answered_as_in_redis() {
@@ -1353,6 +1420,35 @@ fn numbers_at_the_borders_are_answered_as_in_redis() {
     let ttl = replies_to(&mut session, &["PEXPIREAT k 9223372036854775807", "TTL k"]).remove(1);
     assert!(ttl.trim_start_matches(':').parse::<u64>().unwrap() > 9_223_000_000_000_000, "{ttl}");
     assert!(replies_to(&mut session, &["INFO cpu"])[0].contains("# CPU "));
+}
+
+#[test]
+fn numbers_that_were_stored_can_be_added_to() {
+    for (mut session, _folder) in in_memory_and_in_a_file() {
+        for line in ["INCRBYFLOAT k 1e300", "INCRBYFLOAT k 1", "HINCRBYFLOAT h f -1e300", "HINCRBYFLOAT h f 1"] {
+            let answer = replies_to(&mut session, &[line]).remove(0);
+            assert!(answer.starts_with("$301 ") || answer.starts_with("$302 -"), "{line}: {answer}");
+        }
+    }
+}
+
+#[test]
+fn a_restored_key_expires_at_a_time_that_every_command_can_state() {
+    let mut session = session(SpaceOptions::default());
+    replies_to(&mut session, &["SET k v"]);
+    let dump = replies(&mut session, &request(&[b"DUMP", b"k"]), usize::MAX);
+    let payload = &dump[dump.iter().position(|&byte| byte == b'\n').unwrap() + 1..dump.len() - 2];
+    let mut restore = |ttl: &str, option: &str| {
+        let words = [&b"RESTORE"[..], b"k", ttl.as_bytes(), payload, b"REPLACE", option.as_bytes()];
+        let words = &words[..if option.is_empty() { 5 } else { 6 }];
+        let restored = text_of(&mut session, &[words]).trim().to_owned();
+        [vec![restored], replies_to(&mut session, &["PEXPIRETIME k"])].concat()
+    };
+    let refused = "-ERR invalid expire time in 'restore' command";
+    assert_eq!(restore("9223372036854775807", ""), [refused, ":-1"]);
+    assert_eq!(restore("-1", ""), ["-ERR Invalid TTL value, must be >= 0", ":-1"]);
+    assert_eq!(restore("9223372036854775807", "ABSTTL"), ["+OK", ":9223372036854775807"]);
+    assert_eq!(restore("0", ""), ["+OK", ":-1"]);
 }
 
 #[test]
@@ -2070,6 +2166,27 @@ fn a_pop_with_too_long_a_reply_removes_nothing() {
         assert_eq!(each(&mut session, "SISMEMBER", &members[..66]), vec![":1"; 66]);
         assert_eq!(each(&mut session, "SREM", &members[..66]), vec![":1"; 66]);
         assert_eq!(replies_to(&mut session, &["EXISTS k"]), [":0"]);
+    }
+}
+
+#[test]
+fn fields_that_are_too_long_for_a_reply_stay_as_they_were() {
+    let long = "x".repeat(700_000);
+    for change in ["HGETDEL h", "HGETEX h PXAT 1", "HGETEX h EX 1000", "HGETEX h PERSIST"] {
+        for (mut session, _folder) in in_memory_and_in_a_file() {
+            replies_to(&mut session, &["CONFIG SET client-query-buffer-limit 1mb"]);
+            for field in ["a", "b"] {
+                assert_eq!(replies_to(&mut session, &[&format!("HSETEX h EX 1000 FIELDS 1 {field} {long}")]), [":1"]);
+            }
+            let others = (0..40).map(|n| format!(" {n} {n}")).collect::<String>();
+            assert_eq!(replies_to(&mut session, &[&format!("HSET h{others}")]), [":40"]);
+            let before = replies_to(&mut session, &["HKEYS h", "HPEXPIRETIME h FIELDS 2 a b", "HSTRLEN h b"]);
+            let change = format!("{change} FIELDS 2 a b");
+            let answers = replies_to(&mut session, &[&change, "MULTI", &change, "EXEC"]).join(" ");
+            assert_eq!(answers.matches("-ERR the reply would").count(), 2, "{answers}");
+            let after = replies_to(&mut session, &["HKEYS h", "HPEXPIRETIME h FIELDS 2 a b", "HSTRLEN h b"]);
+            assert_eq!(after, before, "{change}");
+        }
     }
 }
 

@@ -88,6 +88,8 @@ fn exec_queued(session: &mut SessionState, alone: &mut Exclusive<'_>, out: &mut 
     }
     if transaction.commands().any(|(spec, _)| spec.flags.has(Flags::DENYOOM)) {
         alone.make_room(transaction.bytes.len()).map_err(|error| Refusal::from(error).of_exec())?;
+    } else if transaction.commands().any(|(spec, _)| matches!(spec.id, Id::Eval | Id::EvalSha)) {
+        script::make_room(alone, transaction.bytes.len())?;
     }
     alone.begin_many();
     let has_begun = alone.has_begun();

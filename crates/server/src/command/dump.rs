@@ -7,7 +7,7 @@ use super::call::{Call, Outcome, Refusal, SYNTAX, Turn};
 use super::number::parse_integer;
 use super::reply;
 use super::strings::integer;
-use crate::keyspace::{self, Exclusive, Kind};
+use crate::keyspace::{self, EXPIRES_AT_MAX_MS, Exclusive, Kind};
 use crate::rdb::{self, Form, Limits, RdbError, Value, stored};
 
 /// DUMP key
@@ -71,11 +71,9 @@ pub(super) fn restore(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Out
     }
     let ttl = integer(args.at(2))?;
     let ttl = u64::try_from(ttl).map_err(|_| "ERR Invalid TTL value, must be >= 0")?;
-    let at_ms = match ttl {
-        0 => 0,
-        ttl if absolute => ttl,
-        ttl => ttl.saturating_add(alone.now_ms()),
-    };
+    let base = if absolute || ttl == 0 { 0 } else { alone.now_ms() };
+    let at_ms = ttl.checked_add(base).filter(|at_ms| *at_ms <= EXPIRES_AT_MAX_MS);
+    let at_ms = at_ms.ok_or("ERR invalid expire time in 'restore' command")?;
     let limits = Limits { string_bytes: call.value_bytes_max as u64, value_bytes: call.reply_bytes_max as u64 };
     let value = decode(args.at(3), limits)?;
     if at_ms != 0 && at_ms <= alone.now_ms() {

@@ -77,9 +77,8 @@ pub(crate) struct Conditions {
     pub(crate) earlier: bool,
 }
 
-/// The longest text of a number that is read.
+/// The longest text of a whole number that is read.
 const DIGITS_MAX: usize = 20;
-const DECIMAL_BYTES_MAX: usize = 5 << 10; // as in Redis
 
 impl<'a> Plan<'a> {
     /// The value and the attributes that the key gets whatever its old value is, with the reply OK; else `None`.
@@ -167,7 +166,7 @@ impl<'a> Plan<'a> {
             }
             Plan::AddDecimal(increment) => {
                 let number = match old {
-                    Some(old) if old.len > DECIMAL_BYTES_MAX => return Err(NOT_A_FLOAT.into()),
+                    Some(old) if old.len > Decimal::TEXT_BYTES_MAX => return Err(NOT_A_FLOAT.into()),
                     Some(old) if !old.is_whole() => return Ok(Edit::Alone),
                     Some(old) => Decimal::parse(old.value).ok_or(NOT_A_FLOAT)?,
                     None => Decimal::Exact(0),
@@ -181,7 +180,7 @@ impl<'a> Plan<'a> {
                     reply::integer(out, 0);
                     return Ok(Edit::Keep);
                 };
-                let is_allowed = conditions.allow(attributes.expires_at_ms as i64, at_ms); // set from an i64
+                let is_allowed = conditions.allow(attributes.expires_at_ms as i64, at_ms); // at most `EXPIRES_AT_MAX_MS`
                 reply::integer(out, is_allowed.into());
                 if is_allowed { expire(&old, new, at_ms, now_ms) } else { Edit::Keep }
             }

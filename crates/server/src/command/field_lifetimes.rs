@@ -182,28 +182,46 @@ pub(super) fn persist(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Out
     Ok(())
 }
 
-/// Replies with the value of a field.
+/// Refuses a reply with the values of these fields if it would be too long. Call it before anything changes.
+fn check_reply<'a>(
+    hash: &mut FieldsMut<'_, '_>,
+    fields: impl Iterator<Item = &'a [u8]>,
+    bytes_max: usize,
+    value: &mut Vec<u8>,
+) -> Outcome {
+    let mut bytes = 0;
+    for field in fields {
+        hash.get(field, value)?;
+        bytes += value.len() + 16; // its length and line ends
+        if bytes > bytes_max {
+            return Err(REPLY_TOO_LONG.into());
+        }
+    }
+    Ok(())
+}
+
+/// Replies with the value of a field. Returns whether it is present.
 fn reply_value(
     hash: &mut FieldsMut<'_, '_>,
     field: &[u8],
     call: &mut Call<'_, '_>,
-    end: usize,
     value: &mut Vec<u8>,
 ) -> Result<bool, Refusal> {
     let is_present = hash.get(field, value)?;
     reply::bulk_or_null(call.out, is_present.then_some(value.as_slice()), call.version);
-    if call.out.len() > end { Err(REPLY_TOO_LONG.into()) } else { Ok(is_present) }
+    Ok(is_present)
 }
 
 /// HGETDEL key FIELDS number field ...
 pub(super) fn hgetdel(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
-    let (args, database, end) = (call.args, call.database, call.out.len() + call.reply_bytes_max);
+    let (args, database) = (call.args, call.database);
     let mut hash = open_mut(alone, call)?;
     let fields = fields_from(args, 2, NOT_POSITIVE)?;
     let (mut value, mut is_changed) = (Vec::new(), false);
+    check_reply(&mut hash, fields.clone(), call.reply_bytes_max, &mut value)?;
     reply::array(call.out, fields.len());
     for field in fields {
-        if reply_value(&mut hash, field, call, end, &mut value)? {
+        if reply_value(&mut hash, field, call, &mut value)? {
             hash.remove(field)?;
             is_changed = true;
         }
@@ -224,7 +242,6 @@ fn unit_at(args: &Args<'_>, index: usize) -> Option<Unit> {
 /// HGETEX key \[EX seconds | PX milliseconds | EXAT time | PXAT time | PERSIST\] FIELDS number field ...
 pub(super) fn hgetex(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outcome {
     let (args, database, now_ms) = (call.args, call.database, alone.now_ms());
-    let end = call.out.len() + call.reply_bytes_max;
     let mut hash = open_mut(alone, call)?;
     let (at_ms, index) = match unit_at(&args, 2) {
         Some(unit) => (Some(time_of(args.at(3), unit, now_ms, "hgetex")?), 4),
@@ -233,9 +250,10 @@ pub(super) fn hgetex(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Outc
     };
     let fields = fields_from(args, index, NOT_POSITIVE)?;
     let (is_persist, mut is_changed, mut value) = (index == 3, false, Vec::new());
+    check_reply(&mut hash, fields.clone(), call.reply_bytes_max, &mut value)?;
     reply::array(call.out, fields.len());
     for field in fields {
-        if !reply_value(&mut hash, field, call, end, &mut value)? {
+        if !reply_value(&mut hash, field, call, &mut value)? {
             continue;
         }
         let Some(at_ms) = at_ms else { continue };

@@ -293,8 +293,10 @@ pub(crate) fn flush(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, all: boo
     if !known {
         return Err(SYNTAX.into());
     }
-    let databases = if all { 0..DATABASE_COUNT } else { call.database..call.database + 1 };
-    databases.into_iter().try_for_each(|database| alone.flush(database))?;
+    let mut databases = if all { 0..DATABASE_COUNT } else { call.database..call.database + 1 };
+    // All of them or none: EXEC and scripts keep what a failed command has changed.
+    databases.clone().try_for_each(|database| alone.may_flush(database))?;
+    databases.try_for_each(|database| alone.flush(database))?;
     reply::ok(call.out);
     Ok(())
 }

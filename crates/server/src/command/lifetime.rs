@@ -59,6 +59,7 @@ fn rounded(ms: i64, unit: Unit) -> i64 {
 pub(crate) fn ttl(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>, unit: Unit) -> Outcome {
     let key = call.args.at(1);
     let known = turn.attributes(call.database, key)?;
+    // At most `EXPIRES_AT_MAX_MS`, which fits.
     let left = match known.map(|attributes| attributes.expires_at_ms as i64) {
         None => -2,
         Some(0) => -1,

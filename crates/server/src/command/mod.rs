@@ -8,6 +8,7 @@
 //! categories.rs   @read, @dangerous and the other categories of commands
 //! key_specs.rs    what commands do with their keys
 //! state.rs        what commands read and change of their client's session
+//! secrets.rs      passwords among the arguments, which the slow log and MONITOR hide
 //! number.rs       numbers as Redis reads and writes them
 //! double.rs       doubles as C reads and writes them
 //! pattern.rs      patterns of KEYS, SCAN, PSUBSCRIBE
@@ -87,6 +88,7 @@ pub(crate) mod pattern;
 mod pubsub;
 pub(crate) mod reply;
 pub(crate) mod script;
+pub(crate) mod secrets;
 mod sets;
 mod sort;
 mod sorted_operations;

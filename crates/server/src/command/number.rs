@@ -34,11 +34,12 @@ const PLACES: usize = 17;
 const UNIT: i128 = 10i128.pow(PLACES as u32);
 
 impl Decimal {
+    /// The longest text that is read, as in Redis.
+    pub(crate) const TEXT_BYTES_MAX: usize = (5 << 10) - 1;
+
     /// Parses a number: digits, a point, an exponent.
     pub(crate) fn parse(text: &[u8]) -> Option<Decimal> {
-        // Redis does not read longer texts.
-        const LEN_MAX: usize = 255;
-        if text.is_empty() || text.len() > LEN_MAX || text[0].is_ascii_whitespace() {
+        if text.is_empty() || text.len() > Self::TEXT_BYTES_MAX || text[0].is_ascii_whitespace() {
             return None;
         }
         if let Some(units) = exact_units(text) {
@@ -155,5 +156,11 @@ mod tests {
             assert!(Decimal::parse(huge.as_bytes()).is_some(), "{huge}");
         }
         assert!(Decimal::parse(b"inf").unwrap().plus(Decimal::Exact(0)).is_none());
+    }
+
+    #[test]
+    fn decimals_are_as_long_as_in_redis() {
+        assert_eq!(Decimal::parse(&[b'0'; 5119]), Some(Decimal::Exact(0)));
+        assert_eq!(Decimal::parse(&[b'0'; 5120]), None);
     }
 }

@@ -1,7 +1,8 @@
 //! EVAL, SCRIPT and their family.
 //!
 //! A script runs while the gate is closed, so it is atomic for all other clients; in a file its changes are one batch,
-//! which is stored whole or not at all. As in Redis, what a script has changed before it fails stays changed.
+//! which is stored whole or not at all. As in Redis, what a script has changed before it fails stays changed. At the
+//! memory limit keys are evicted before the script; in memory also during it.
 
 use super::acl::{self, Context};
 use super::call::{Args, Outcome, Refusal};
@@ -12,7 +13,7 @@ use super::spec::{self, Flags, Id, Names, Spec};
 use super::state::SessionState;
 use super::{cluster, events};
 use crate::command::call::Span;
-use crate::keyspace::Exclusive;
+use crate::keyspace::{Exclusive, SpaceError};
 use crate::scripts::{Commands, Engine};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::*;
@@ -61,6 +62,10 @@ pub(super) fn eval(
     if !by_name {
         server.scripts.add(&script, false);
     }
+    // Within EXEC the transaction has made room.
+    if !session.executing && !read_only {
+        make_room(alone, words.iter().map(|word| word.len()).sum())?;
+    }
     let (database, version) = (session.database, session.version);
     // As in EXEC, no command waits.
     let executing = std::mem::replace(&mut session.executing, true);
@@ -87,6 +92,14 @@ pub(super) fn eval(
         alone.commit()?;
     }
     outcome.map_err(|text| Refusal::Text(text.into()))
+}
+
+/// Evicts keys before a script. If too few can be evicted, the script may still read; its writes are refused.
+pub(super) fn make_room(alone: &mut Exclusive<'_>, bytes: usize) -> Result<(), Refusal> {
+    match alone.make_room(bytes) {
+        Err(SpaceError::MemoryLimit) => Ok(()),
+        room => Ok(room?),
+    }
 }
 
 /// The commands, as the script of a session calls them.

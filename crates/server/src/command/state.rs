@@ -3,7 +3,7 @@
 use super::call::Span;
 use super::call::{Args, Call, Refusal};
 use super::reply::{self, Version};
-use super::spec::{Flags, Id, Spec};
+use super::spec::{Flags, Spec};
 use crate::blocked::Waiter;
 use crate::clients::Client;
 use crate::figures::Figures;
@@ -158,9 +158,8 @@ impl SessionState {
     /// Sends a command to the clients that monitor.
     pub(crate) fn feed_monitors(&self, spec: &Spec, args: &Args<'_>, source: &str) {
         if self.server.monitors.are_there() && !spec.flags.has(Flags::ADMIN) {
-            let is_hidden = spec.id == Id::Auth || spec.id == Id::Hello && args.len() > 2;
             let bytes_max = self.server.settings.output_bytes.load(Relaxed);
-            self.server.monitors.feed(args, is_hidden, self.database, source, bytes_max);
+            self.server.monitors.feed(args, self.database, source, bytes_max);
         }
     }
 
@@ -197,6 +196,8 @@ pub(crate) struct Transaction {
     /// In a cluster: the slot of the keys so far, and whether the keys have several slots.
     slot: Option<u16>,
     pub(super) is_across_slots: bool,
+    /// Whether EXEC may take long, because one of the commands may.
+    pub(crate) is_long: bool,
 }
 
 impl Transaction {

@@ -79,7 +79,7 @@ pub use gate::Patience;
 pub use opening::SpaceOptions;
 pub(crate) use opening::databases_of;
 pub(crate) use pairs::{Pairs, PairsMut};
-pub(crate) use record::{Attributes, Kind, Record};
+pub(crate) use record::{Attributes, EXPIRES_AT_MAX_MS, Kind, Record};
 pub use served_file::{Marks, ServedFile, ServedScan};
 pub use shared::Shared;
 use splitpoint::Table;

@@ -56,7 +56,7 @@ impl Kind {
 /// The attributes of a key. The default is the value for a key that has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Attributes {
-    /// Unix time in milliseconds; 0: never.
+    /// Unix time in milliseconds, at most [`EXPIRES_AT_MAX_MS`]; 0: never.
     pub(crate) expires_at_ms: u64,
     /// memcached's CAS number; 0 if no client has asked for one since the value was set.
     pub(crate) cas: u64,
@@ -94,6 +94,9 @@ impl Attributes {
         self.expires_at_ms != 0 && self.expires_at_ms <= now_ms
     }
 }
+
+/// The latest time of expiry: replies are signed numbers. A later one on disk is read as this one.
+pub(crate) const EXPIRES_AT_MAX_MS: u64 = i64::MAX as u64;
 
 /// The bytes in front of each tag of a file.
 pub(super) const MARK_BYTES: usize = 6;
@@ -181,13 +184,13 @@ impl Coding {
             attributes.kind = Kind::of(kind)?;
             match tag {
                 COLLECTION => {}
-                COLLECTION_EXPIRES => attributes.expires_at_ms = u64::from_le_bytes(take(&mut rest)?),
+                COLLECTION_EXPIRES => attributes.expires_at_ms = take_time(&mut rest)?,
                 _ => return None,
             }
             return Some(Record { attributes, value: rest });
         }
         if tag & EXPIRES != 0 {
-            attributes.expires_at_ms = u64::from_le_bytes(take(&mut rest)?);
+            attributes.expires_at_ms = take_time(&mut rest)?;
         }
         if tag & HAS_CAS != 0 {
             attributes.cas = u64::from_le_bytes(take(&mut rest)?);
@@ -258,6 +261,10 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     Some(*first)
 }
 
+fn take_time(bytes: &mut &[u8]) -> Option<u64> {
+    Some(u64::from_le_bytes(take(bytes)?).min(EXPIRES_AT_MAX_MS))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -271,7 +278,7 @@ mod tests {
         for coding in CODINGS {
             for bits in 0..16u32 {
                 let attributes = Attributes {
-                    expires_at_ms: if bits & 1 == 0 { 0 } else { u64::MAX - 1 },
+                    expires_at_ms: if bits & 1 == 0 { 0 } else { EXPIRES_AT_MAX_MS - 1 },
                     cas: if bits & 2 == 0 { 0 } else { 1 << 60 },
                     flags: if bits & 4 == 0 { 0 } else { 77 },
                     marks: if bits & 8 == 0 { 0 } else { Attributes::CLAIMED },
@@ -298,7 +305,7 @@ mod tests {
     fn a_collection_keeps_its_type_and_lifetime() {
         for coding in CODINGS {
             for kind in Kind::COLLECTIONS {
-                for expires_at_ms in [0, u64::MAX] {
+                for expires_at_ms in [0, EXPIRES_AT_MAX_MS] {
                     let attributes = Attributes { expires_at_ms, kind, ..Attributes::NONE };
                     let mut stored = Vec::new();
                     coding.encode(attributes, b"\0abc", &mut stored);
@@ -309,6 +316,15 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_time_that_no_reply_can_hold_is_read_as_the_latest() {
+        for kind in [Kind::String, Kind::Hash] {
+            let mut stored = Vec::new();
+            Coding::Tagged.encode(Attributes { kind, ..Attributes::expiring(u64::MAX) }, b"v", &mut stored);
+            assert_eq!(Coding::Tagged.decode(&stored).attributes.expires_at_ms, EXPIRES_AT_MAX_MS);
         }
     }
 

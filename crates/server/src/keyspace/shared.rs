@@ -111,8 +111,9 @@ impl<'k> Shared<'k> {
         Ok(known.map(|known| known.attributes))
     }
 
-    /// Stores the pairs in order if the database is plain; otherwise changes nothing and returns `false`.
-    /// `attributes(n)` replaces the attributes of pair `n`.
+    /// Stores the pairs in order if the database is plain, up to the first that would replace a collection, whose
+    /// segments only exclusive entry can release. Returns how many it stored. `attributes(n)` replaces the attributes of
+    /// pair `n`.
     ///
     /// # Errors
     /// Returns the errors of [`Table::put_many`].
@@ -122,12 +123,12 @@ impl<'k> Shared<'k> {
         database: usize,
         pairs: &[(&[u8], &[u8])],
         attributes: impl Fn(usize) -> Attributes,
-    ) -> Result<bool> {
+    ) -> Result<usize> {
         if self.space.memory.is_much(pairs.iter().map(|(_, value)| value.len()).sum()) {
-            return Ok(false);
+            return Ok(0);
         }
-        let Some(table) = self.plain_table(database, pairs.iter().map(|(key, _)| *key)) else { return Ok(false) };
-        let Some(table) = table.as_ref() else { return Ok(false) };
+        let Some(table) = self.plain_table(database, pairs.iter().map(|(key, _)| *key)) else { return Ok(0) };
+        let Some(table) = table.as_ref() else { return Ok(0) };
         if self.space.databases[database].has_segments.load(Relaxed) {
             return self.put_over_collections(table, database, pairs, attributes);
         }
@@ -141,17 +142,16 @@ impl<'k> Shared<'k> {
             }
         } else {
             if !database.has_heads() {
-                return Ok(false);
+                return Ok(0);
             }
             put_coded(table, database, coding, pairs, attributes)?;
         }
         self.space.events.changes.fetch_add(pairs.len() as u64, Relaxed);
         self.space.memory.note_writes(self.space, pairs, &self.clock);
-        Ok(true)
+        Ok(pairs.len())
     }
 
-    /// [`put_many`](Self::put_many) where old values may be collections, whose segments only exclusive entry
-    /// can release: returns `false` if one is. Storing pairs again changes nothing.
+    /// [`put_many`](Self::put_many) where old values may be collections.
     #[inline(never)]
     fn put_over_collections(
         &self,
@@ -159,14 +159,16 @@ impl<'k> Shared<'k> {
         database: usize,
         pairs: &[(&[u8], &[u8])],
         attributes: impl Fn(usize) -> Attributes,
-    ) -> Result<bool> {
+    ) -> Result<usize> {
         let bytes_max = pairs.iter().map(|(_, value)| value.len()).max().unwrap_or(0);
         let keys: Vec<&[u8]> = pairs.iter().map(|(key, _)| *key).collect();
         let put = |index: usize, _: Option<Old<'_>>, new: &mut New<'_>| new.put(attributes(index), pairs[index].1);
         let (done, outcome) = self.space.edit_many(table, database, &keys, bytes_max, &self.clock, put);
-        outcome?;
-        self.space.memory.note_use(&keys, &self.clock);
-        Ok(done == pairs.len())
+        if done == 0 || done == pairs.len() {
+            outcome?; // otherwise the rest, which the caller tries again, finds it
+        }
+        self.space.memory.note_use(&keys[..done], &self.clock);
+        Ok(done)
     }
 
     /// Appends each pair's bytes to the value of its key, in order, if the database is plain; otherwise changes nothing

@@ -160,7 +160,11 @@ impl<R: Read> Reader<R> {
                     self.announced = self.announced.saturating_add(self.source.length()?);
                     self.source.length()?;
                 }
-                EXPIRY_MS => expires_at_ms = self.source.number()?.max(1),
+                EXPIRY_MS => {
+                    // Signed: a negative time is before 1970.
+                    let at_ms = i64::from_le_bytes(self.source.bytes()?);
+                    expires_at_ms = u64::try_from(at_ms).unwrap_or(0).max(1);
+                }
                 EXPIRY_S => {
                     let seconds = u32::from_le_bytes(self.source.bytes()?);
                     expires_at_ms = (u64::from(seconds) * 1000).max(1);

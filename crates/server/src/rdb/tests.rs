@@ -347,3 +347,12 @@ fn fields_that_have_expired_are_left_out_and_a_hash_without_others_is_gone() {
     assert!(!hash(&[old]).expire());
     assert!(!Entry { expires_at_ms: 1, ..Entry::of_pair(b"key", b"value") }.expire());
 }
+
+#[test]
+fn a_key_that_expires_before_1970_has_expired() {
+    for (at_ms, expires_at_ms) in [(-1, 1), (i64::MIN, 1), (0, 1), (i64::MAX, i64::MAX as u64)] {
+        let file = [&b"REDIS0003\xfe\x00\xfc"[..], &at_ms.to_le_bytes(), b"\x00\x01k\x01v\xff"].concat();
+        let entry = Reader::new(&file[..], Limits::FILE).unwrap().next_entry().unwrap().unwrap();
+        assert_eq!(entry.expires_at_ms, expires_at_ms, "{at_ms}");
+    }
+}

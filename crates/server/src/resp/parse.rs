@@ -89,6 +89,10 @@ impl Parser {
             },
         };
         while lacking > 0 {
+            // However short the arguments are.
+            if pos > limits.request_bytes {
+                return broken("too big request");
+            }
             let (start, len) = match bulk_header(input, pos, limits) {
                 Header::Is(start, len) => (start, len),
                 Header::Incomplete => {
@@ -330,6 +334,18 @@ mod tests {
             Parsed::Broken(what) => what,
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_request_of_many_short_arguments_has_a_maximum_length() {
+        let limits = ParseLimits { request_bytes: 100, ..LIMITS };
+        let input = [b"*1000\r\n".as_slice(), &b"$2\r\nxy\r\n".repeat(1000)].concat();
+        let (mut parser, mut args) = (Parser::default(), Vec::new());
+        // Each piece ends within the header of an argument.
+        let ends = (0..).map(|pieces| 7 + 8 * pieces + 3);
+        let broken = ends.map(|end| (end, parser.parse(&input[..end], &mut args, &limits)));
+        let (end, parsed) = broken.into_iter().find(|(_, parsed)| !matches!(parsed, Parsed::Incomplete(_))).unwrap();
+        assert!(matches!(parsed, Parsed::Broken(_)) && end < 120, "{parsed:?} after {end} bytes");
     }
 
     #[test]

@@ -15,7 +15,7 @@ impl Exclusive<'_> {
     /// Within a larger transaction O(keys).
     ///
     /// # Errors
-    /// Returns the errors of [`Table::clear`], or [`SpaceError::TooManyKeys`].
+    /// Returns the errors of [`Table::clear`], or those of [`may_flush`](Self::may_flush).
     pub fn flush(&mut self, database: usize) -> Result<()> {
         if self.has_begun_many() {
             return self.flush_within(database);
@@ -46,13 +46,20 @@ impl Exclusive<'_> {
         Ok(())
     }
 
+    /// Refuses a flush of more keys than a larger transaction may remove.
+    ///
+    /// # Errors
+    /// [`SpaceError::TooManyKeys`].
+    pub(crate) fn may_flush(&self, database: usize) -> Result<()> {
+        let is_too_much = self.has_begun_many() && self.space.len(database) > FLUSHED_MAX;
+        if is_too_much { Err(SpaceError::TooManyKeys) } else { Ok(()) }
+    }
+
     /// Removes all keys of a database as part of the transaction.
     fn flush_within(&mut self, database: usize) -> Result<()> {
         const AT_ONCE: usize = 1000;
         self.space.refuse_dictionary()?;
-        if self.space.len(database) > FLUSHED_MAX {
-            return Err(SpaceError::TooManyKeys);
-        }
+        self.may_flush(database)?;
         let staged = self.transaction.iter().flat_map(|transaction| transaction.values.iter());
         let present = staged.filter(|(of, _, value)| *of == database && value.is_some());
         let mut keys: Vec<Vec<u8>> = present.map(|(_, key, _)| key.to_vec()).collect();

@@ -32,7 +32,7 @@ mod watchers;
 use super::gate::ExclusiveEntry;
 use super::staged::Transaction;
 use super::watched::Change;
-use super::{Attributes, Clock, Database, KeySpace, Place, Result};
+use super::{Attributes, Clock, Database, Eviction, KeySpace, Place, Result, SpaceError};
 use splitpoint::Table;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
@@ -46,6 +46,8 @@ pub struct Exclusive<'k> {
     transaction: Option<Box<Transaction>>,
     /// Keys of lists, sorted sets and streams that changed while clients wait.
     pushed: Vec<(usize, Vec<u8>)>,
+    /// Whether the last eviction found too few keys.
+    is_full: bool,
 }
 
 /// As the database of a changed key: any key may have changed.
@@ -64,7 +66,14 @@ pub(crate) enum Lifetime {
 
 impl<'k> Exclusive<'k> {
     pub(super) fn new(space: &'k KeySpace, entry: ExclusiveEntry<'k>) -> Self {
-        Exclusive { space, _entry: entry, clock: Clock::default(), transaction: None, pushed: Vec::new() }
+        Exclusive {
+            space,
+            _entry: entry,
+            clock: Clock::default(),
+            transaction: None,
+            pushed: Vec::new(),
+            is_full: false,
+        }
     }
 
     /// The time that decides what has expired, in Unix milliseconds.
@@ -97,14 +106,27 @@ impl<'k> Exclusive<'k> {
     /// Removes keys until `bytes` more fit within the memory limit. Fails if the eviction policy allows no removal, or
     /// if no key that it may remove is left.
     ///
+    /// Between `begin` and `commit` it removes nothing, since the removals would become part of the transaction. The
+    /// transaction may then exceed the limit, as in Redis, unless the last call before it failed or the policy allows
+    /// no removal.
+    ///
     /// # Errors
-    /// [`SpaceError::MemoryLimit`](crate::keyspace::SpaceError::MemoryLimit).
+    /// [`SpaceError::MemoryLimit`], or the errors of [`splitpoint::Table::remove`].
     pub(crate) fn make_room(&mut self, bytes: usize) -> Result<()> {
         let memory = &self.space.memory;
-        if memory.is_pressed() || memory.is_much(bytes) {
-            self.evict(bytes as u64)?;
+        let bytes = self.staged_bytes().saturating_add(bytes);
+        if !memory.is_pressed() && !memory.is_much(bytes) {
+            return Ok(());
         }
-        Ok(())
+        if self.has_begun() {
+            let (max, policy) = self.space.memory_limit();
+            let fits = self.space.needed_bytes().saturating_add(bytes as u64) <= max;
+            let may_evict = policy != Eviction::None && !self.is_full;
+            return if fits || may_evict { Ok(()) } else { Err(SpaceError::MemoryLimit) };
+        }
+        let evicted = self.evict(bytes as u64);
+        self.is_full = evicted.is_err();
+        evicted.map(drop)
     }
 
     fn database(&self, database: usize) -> &'k Database {

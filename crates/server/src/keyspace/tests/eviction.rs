@@ -59,6 +59,41 @@ fn a_limit_below_what_is_in_use_evicts_a_bounded_number_of_keys_for_a_write_and_
     assert!(space.is_pressed());
 }
 
+#[test]
+fn a_transaction_evicts_nothing_and_is_not_stored_in_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let space = in_file(&folder.path().join("t")).unwrap();
+    (0..2000u32).for_each(|number| put(&space, &number.to_le_bytes(), &[7; 1000], Attributes::NONE));
+    let mut alone = space.close(Patience::MayWait).unwrap();
+    let mut set = FieldsMut::open(&mut alone, 0, b"set", Kind::Set).unwrap();
+    (0..5000u32).for_each(|member| assert!(set.put(&member.to_le_bytes(), b"").unwrap()));
+    set.finish().unwrap();
+    assert!(alone.remove(0, b"set").unwrap() && space.has_removals(0));
+    let needed = space.needed_bytes();
+    let fits = |alone: &mut Exclusive<'_>, bytes| match alone.make_room(bytes) {
+        Ok(()) => true,
+        Err(SpaceError::MemoryLimit) => false,
+        Err(error) => panic!("{error}"),
+    };
+    space.limit_memory(needed / 2, Eviction::AllKeysLru);
+    alone.begin_many();
+    alone.put(0, b"staged", b"v", Lifetime::Clear).unwrap();
+    assert!(fits(&mut alone, 100), "keys can be evicted after the transaction");
+    alone.roll_back();
+    assert!(!alone.contains(0, b"staged").unwrap() && space.has_removals(0));
+    assert_eq!((space.len(0), space.events.evicted.load(Relaxed)), (2000, 0));
+    // Where no key can be evicted, the transaction must fit.
+    space.limit_memory(needed + 1_000_000, Eviction::None);
+    alone.begin_many();
+    alone.put(0, b"staged", &[7; 500_000], Lifetime::Clear).unwrap();
+    assert!(fits(&mut alone, 400_000) && !fits(&mut alone, 600_000));
+    alone.roll_back();
+    space.limit_memory(needed / 2, Eviction::VolatileLru);
+    assert!(!fits(&mut alone, 100), "no key has a lifetime");
+    alone.begin_many();
+    assert!(!fits(&mut alone, 100));
+}
+
 /// What is left of 2,000 keys, of which the even ones have lifetimes and the first 200 are used, at a limit for about
 /// half of them: `(used, expiring, others)`, each out of its number.
 fn left_after(policy: Eviction) -> (usize, usize, usize) {

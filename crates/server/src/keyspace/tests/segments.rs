@@ -82,7 +82,9 @@ fn a_collection_goes_with_its_key_however_the_key_goes() {
                     drop(alone);
                     shared = space.share(Patience::MayWait);
                     let entry = shared.as_ref().unwrap();
-                    assert!(!entry.put_many(0, &[(b"list", b"1")], |_| Attributes::NONE).unwrap());
+                    let pairs: [(&[u8], &[u8]); 3] = [(b"before", b"1"), (b"list", b"1"), (b"after", b"1")];
+                    assert_eq!(entry.put_many(0, &pairs, |_| Attributes::NONE).unwrap(), 1);
+                    assert_eq!(entry.put_many(0, &pairs[1..], |_| Attributes::NONE).unwrap(), 0);
                     let mut removed = 0;
                     entry.remove_many(0, &[b"list"], |_, _| removed += 1).unwrap();
                     assert_eq!(removed, 0);

@@ -15,7 +15,7 @@
 //! does: the higher it is, the less likely a use increments it, and it loses one for each minute without a use.
 //!
 //! A write evicts a bounded number of keys, even if the limit was lowered far below what is in use; housekeeping evicts
-//! the rest.
+//! the rest. A transaction over a file evicts none, since the removals would become part of it.
 //!
 //! Cost: one hash and one store per access with a limit; one load without.
 
@@ -315,8 +315,10 @@ impl KeySpace {
 }
 
 impl Exclusive<'_> {
-    /// Removes keys until `bytes` more fit. Returns whether it removed any, or merged buckets.
+    /// Removes keys until `bytes` more fit. Returns whether it removed any, or merged buckets. Must not be called between
+    /// `begin` and `commit`.
     pub(in crate::keyspace) fn evict(&mut self, bytes: u64) -> Result<bool> {
+        debug_assert!(!self.has_begun(), "staged removals free no memory, so the loop would not end");
         let space = self.space();
         let memory = &space.memory;
         let limit = memory.max_bytes.load(Relaxed);

@@ -291,19 +291,24 @@ impl MemcachedSession {
         }
         let pairs = &pairs[..run.len];
         let attributes = |index: usize| run.attributes[index];
-        let plain = !work.is_alone() && work.shared(run.start)?.put_many(DATABASE, pairs, attributes).unwrap_or(false);
+        let mut done = 0;
+        if !work.is_alone() {
+            done = work.shared(run.start)?.put_many(DATABASE, pairs, attributes).unwrap_or(0);
+        }
         self.unsynced = true;
-        // After an error, one by one, each with its own answer; storing a pair again changes nothing.
+        // After an error, one by one, each with its own answer.
         let mut stored = Vec::new();
-        if !plain {
+        if done < pairs.len() {
             let alone = work.alone(run.start)?;
-            let bytes = pairs.iter().map(|(_, value)| value.len()).sum();
-            if alone.make_room(bytes).and_then(|()| alone.put_many(DATABASE, pairs, attributes)).is_err() {
+            let (rest, attributes) = (&pairs[done..], |index: usize| attributes(done + index));
+            let bytes = rest.iter().map(|(_, value)| value.len()).sum();
+            if alone.make_room(bytes).and_then(|()| alone.put_many(DATABASE, rest, attributes)).is_err() {
                 let store = |(index, &(key, value)): (usize, &(&[u8], &[u8]))| {
                     let of_this = |_| attributes(index);
                     alone.make_room(value.len()).and_then(|()| alone.put_many(DATABASE, &[(key, value)], of_this))
                 };
-                stored.extend(pairs.iter().enumerate().map(store));
+                stored.extend((0..done).map(|_| Ok(())));
+                stored.extend(rest.iter().enumerate().map(store));
             }
         }
         for (index, (key, _)) in pairs.iter().enumerate() {

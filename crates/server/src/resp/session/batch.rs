@@ -240,8 +240,8 @@ impl RespSession {
             Id::Append => self.append_run(Turn::Shared(entry), args, out),
             _ if edits => self.edit_run(entry, id, args, out),
             // A single request needs no arrays for many.
-            Id::Set if run.len() == 1 => self.set_run::<1>(entry, args, out).then_some(1),
-            Id::Set => self.set_run::<RUN_MAX>(entry, args, out).then_some(run.len()),
+            Id::Set if run.len() == 1 => self.set_run::<1>(entry, args, out),
+            Id::Set => self.set_run::<RUN_MAX>(entry, args, out),
             Id::Del | Id::Unlink => self.remove_run(entry, args, out),
             _ if run.len() == 1 && first.count == 2 => self.lookup_run::<1>(entry, id, args, out),
             _ => self.lookup_run::<RUN_MAX>(entry, id, args, out),

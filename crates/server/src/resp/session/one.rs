@@ -115,7 +115,9 @@ impl RespSession {
             return Err(Step::Pause(time));
         }
         let handler = Handler::of(spec.id);
-        if work.patience == Patience::EventLoop && is_long(spec, &args) {
+        let queued = self.state.transaction.as_ref().filter(|_| spec.id == Id::Exec);
+        let is_long = is_long(spec, &args) || queued.is_some_and(|transaction| transaction.is_long);
+        if work.patience == Patience::EventLoop && is_long {
             // The threads that may wait could all be waiting for the script.
             let is_refused = matches!(handler, Handler::Transaction(_)) && self.refuse_busy(spec.id, out);
             return Err(if is_refused { Step::Done } else { Step::Wait });
@@ -245,7 +247,10 @@ impl RespSession {
         let most = self.state.server.settings.request_bytes.load(Relaxed);
         let has_topology = self.state.server.space.dictionary().is_some_and(|dictionary| dictionary.has_topology());
         let slot = if has_topology { cluster::slot_of(spec, args).unwrap_or_default() } else { None };
-        self.state.transaction.as_mut().map_or(Ok(()), |transaction| transaction.queue(spec, args, slot, most))
+        let Some(transaction) = &mut self.state.transaction else { return Ok(()) };
+        transaction.queue(spec, args, slot, most)?;
+        transaction.is_long |= is_long(spec, args);
+        Ok(())
     }
 
     /// Tells monitors of a command, once it is certain that it is executed now; of EXEC, after its commands.

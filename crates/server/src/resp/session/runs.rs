@@ -17,23 +17,26 @@ use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
 impl RespSession {
+    /// Answers SETs, up to the first that needs exclusive entry. Returns how many; `None` if the first does.
     pub(super) fn set_run<'a, const MOST: usize>(
         &mut self,
         shared: &Shared<'_>,
         args: impl Iterator<Item = Args<'a>>,
         out: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Option<usize> {
         let mut pairs: [(&[u8], &[u8]); MOST] = [(&[], &[]); MOST];
         let count = pairs_of(args, &mut pairs);
-        match shared.put_many(self.state.database, &pairs[..count], |_| Attributes::NONE) {
-            Ok(true) => {
-                self.unsynced = true;
-                (0..count).for_each(|_| reply::ok(out));
-                true
-            }
-            // Not plain, or it failed after some pairs were stored; storing those again changes nothing.
-            Ok(false) | Err(_) => false,
-        }
+        let stored = shared.put_many(self.state.database, &pairs[..count], |_| Attributes::NONE);
+        self.end_stores(stored, out)
+    }
+
+    /// Answers requests that stored their pairs; `None` if none did.
+    fn end_stores(&mut self, stored: keyspace::Result<usize>, out: &mut Vec<u8>) -> Option<usize> {
+        // After an error, one by one, each with its own answer.
+        let done = stored.ok().filter(|done| *done > 0)?;
+        self.unsynced = true;
+        (0..done).for_each(|_| reply::ok(out));
+        Some(done)
     }
 
     pub(super) fn set_run_alone<'a>(
@@ -117,15 +120,8 @@ impl RespSession {
         let (keys, plans) = (&keys[..count], &plans[..count]);
         let before = out.len();
         if let Some((pairs, attributes)) = stores_of(keys, plans) {
-            return match shared.put_many(self.state.database, &pairs[..count], |index| attributes[index]) {
-                Ok(true) => {
-                    self.unsynced = true;
-                    (0..count).for_each(|_| reply::ok(out));
-                    (count > 0).then_some(count)
-                }
-                // After an error, one by one, each with its own answer; storing a pair again changes nothing.
-                Ok(false) | Err(_) => None,
-            };
+            let stored = shared.put_many(self.state.database, &pairs[..count], |index| attributes[index]);
+            return self.end_stores(stored, out);
         }
         let new_bytes = || plans.iter().flatten().map(Plan::new_bytes);
         let bytes = (SHORT_VALUE_BYTES + new_bytes().max().unwrap_or(0), new_bytes().sum());
