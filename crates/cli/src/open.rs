@@ -5,9 +5,10 @@
 use crate::failure::{Failure, Result};
 use crate::number::parse_size;
 use splitpoint::{Dictionary, ErrorKind, Table, TableOptions};
+use splitpoint_server::rdb::TypedFile;
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The number of first bytes that identify a table or a dictionary.
 const SIGNATURE_BYTES: u64 = 64;
@@ -117,6 +118,17 @@ impl ReadArgs {
     pub fn open(self, path: &Path) -> Result<Table> {
         opened(path, self.options().open(path))
     }
+}
+
+/// Returns the number of the database that a server keeps in the file at `path`, 0 unless SWAPDB has exchanged it; and
+/// the other databases that have files, with these.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`] for a damaged order of the databases.
+pub fn databases(path: &Path) -> Result<(u64, Vec<(u64, PathBuf)>)> {
+    let (number, mut others) = TypedFile::databases(path)?;
+    others.retain(|(_, path)| path.exists());
+    Ok((number, others))
 }
 
 /// Refuses a new file in a directory that does not exist, naming the directory.

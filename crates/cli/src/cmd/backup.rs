@@ -1,14 +1,15 @@
 //! `backup`: one consistent copy of a table that may be in use.
 //!
-//! `restore` shares the copy and its progress bar; a signal ends both.
+//! `restore` shares the copy and its progress bar; a signal ends both. Each copies one file, and names the databases of
+//! a server that are in other files.
 
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, size};
-use crate::open::{CacheArgs, ReadArgs, require_directory_of};
-use crate::output::Output;
+use crate::open::{CacheArgs, ReadArgs, databases, require_directory_of};
+use crate::output::{Output, say};
 use crate::progress::Progress;
-use splitpoint::TableOptions;
+use splitpoint::{ErrorKind, TableOptions};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -22,7 +23,8 @@ The copy is a table that you can open; `splitpoint restore` puts it back. It has
 every write that returned before, also of a process that has the table open for
 writing, unless its durability is `none`. DEST is written under another name
 first, so it is complete or absent. With --update only what has changed since is
-read and written; if that is interrupted, DEST has not changed.";
+read and written; if that is interrupted, DEST has not changed. A server's databases
+1 to 15 are files of their own, FILE-db1 to FILE-db15: back up each.";
 
 /// Copy a table to one file while it is in use
 #[derive(clap::Args)]
@@ -45,6 +47,7 @@ pub struct Backup {
 impl Backup {
     pub fn run(self) -> Result<()> {
         require_directory_of(&self.dest)?;
+        refuse_swapped(&self.file, &self.dest)?;
         let undone = if self.update { "the backup has not changed" } else { "no backup was made" };
         with_bar(self.force, self.reading.options(), undone, |copying| {
             if self.update {
@@ -53,7 +56,42 @@ impl Backup {
                 copying.save_file(&self.file, &self.dest)
             }
         })?;
-        report(&self.dest, self.reading.cache, &format!("backup of {}", self.file.display()))
+        report(&self.dest, self.reading.cache, &format!("backup of {}", self.file.display()))?;
+        let (file, dest) = (self.file.display(), self.dest.display());
+        for (number, path) in databases(&self.file)?.1 {
+            let path = path.display();
+            say(format_args!(
+                "splitpoint: {file}: database {number}, in {path}, is not in the copy; `splitpoint backup {path} \
+                 {dest}-db{number}` copies it"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a copy that would be served as another database, because SWAPDB has exchanged the one in the file `from` or
+/// in the file `to`.
+pub fn refuse_swapped(from: &Path, to: &Path) -> Result<()> {
+    let swapped = |path: &Path, number: u64, why: String| {
+        let path = path.display();
+        let what = format!("{path}: holds database {number} since a SWAPDB, {why}");
+        Err(Failure::of_kind(ErrorKind::WrongTypes, what))
+    };
+    match (databases(from)?.0, databases(to)?.0) {
+        (0, 0) => Ok(()),
+        (0, number) => {
+            let why =
+                format!("and the copy would be served as database {number}. Nothing was copied; choose another name");
+            swapped(to, number, why)
+        }
+        (number, _) => {
+            let from_name = from.display();
+            let why = format!(
+                "and the copy would be served as database 0. Nothing was copied; `splitpoint dump {from_name} --format \
+                 rdb` writes all databases, and `splitpoint load` reads them"
+            );
+            swapped(from, number, why)
+        }
     }
 }
 

@@ -9,11 +9,11 @@ use crate::failure::{Failure, Result};
 use crate::format::{About, Format, Pair, WriteFormat, Writer};
 use crate::interrupt::{Interrupt, Signal};
 use crate::number::count_of;
-use crate::open::{ReadArgs, StoreKind, stored};
+use crate::open::{ReadArgs, StoreKind, databases, stored};
 use crate::output::{Output, say};
 use crate::progress::{Progress, STEPS_PER_TICK};
 use crate::source::PairStream;
-use splitpoint_server::rdb::{StoredScan, TypedFile};
+use splitpoint_server::rdb::StoredScan;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::IsTerminal;
@@ -109,7 +109,7 @@ impl Dump {
         if store.has_marks()? {
             say(format_args!("splitpoint: {file}: lifetimes and flags that a server keeps in it are not in the dump"));
         }
-        for (number, path) in self.databases()?.1 {
+        for (number, path) in databases(&self.file)?.1 {
             let path = path.display();
             say(format_args!(
                 "splitpoint: {file}: database {number}, in {path}, is not in the dump; --format jsonl has it"
@@ -121,7 +121,7 @@ impl Dump {
     /// Whether fields of hashes have lifetimes, in any of the databases. O(keys).
     fn has_field_lifetimes(&self, store: &Store) -> Result<bool> {
         let mut found = store.has_field_lifetimes()?;
-        for (_, path) in self.databases()?.1 {
+        for (_, path) in databases(&self.file)?.1 {
             found = found || Store::open(&path, self.reading)?.has_field_lifetimes()?;
         }
         Ok(found)
@@ -148,7 +148,7 @@ impl Dump {
         let about = About { file: &self.file, file_bytes, text, has_field_lifetimes };
         let mut writer = Writer::begin(format, &about, &mut dumping.row).map_err(|what| dumping.failed(what))?;
         let all = match store.entries(&self.part)? {
-            Some(entries) if self.has_types() && (store.has_marks()? || self.databases()? != (0, Vec::new())) => {
+            Some(entries) if self.has_types() && (store.has_marks()? || databases(&self.file)? != (0, Vec::new())) => {
                 dumping.databases(entries, &mut writer)
             }
             _ => dumping.all(&mut *pairs, &mut writer),
@@ -170,13 +170,6 @@ impl Dump {
     /// Whether the format has types and lifetimes.
     fn has_types(&self) -> bool {
         self.tree.is_none() && matches!(self.format.0, Format::Jsonl | Format::Rdb)
-    }
-
-    /// Returns the number of the database in the file, and the sidecar files of the other databases.
-    fn databases(&self) -> Result<(u64, Vec<(u64, PathBuf)>)> {
-        let (number, mut sidecars) = TypedFile::databases(&self.file)?;
-        sidecars.retain(|(_, path)| path.exists());
-        Ok((number, sidecars))
     }
 
     /// Whether all keys and all values of the chosen pairs are UTF-8.
@@ -265,7 +258,7 @@ struct Dumping<'d> {
 impl Dumping<'_> {
     /// Writes the keys of the file, and of the other databases if the format has them.
     fn databases(&mut self, entries: StoredScan<'_>, writer: &mut Writer) -> Result<Option<String>> {
-        let (number, sidecars) = self.dump.databases()?;
+        let (number, sidecars) = databases(&self.dump.file)?;
         self.entries(entries, number, writer)?;
         for (number, path) in sidecars {
             let store = Store::open(&path, self.dump.reading)?;

@@ -11,7 +11,7 @@ use crate::format::Pair;
 use crate::format::options::{Separator, parse_separator};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped, parse_size_u32, rate, seconds, size};
-use crate::open::{opened, require_directory_of};
+use crate::open::{databases, opened, require_directory_of};
 use crate::output::Output;
 use crate::source::{End, FORMATS_HELP, InputFile, Inputs, Item, Kind, SourceArgs, accepted, twice};
 use crate::types::{self, Types};
@@ -40,8 +40,9 @@ Examples:
 
 A missing table is created, for those who may use all inputs; the table is synced at the end. A signal (Ctrl-C)
 ends the load after the current row: loaded rows stay, and the place of the next
-row is printed. Other databases and archives are refused before any row is
-stored, with the command that writes their pairs.";
+row is printed. Keys of a table that a server has used keep their types,
+lifetimes and databases. Other databases and archives are refused before any row
+is stored, with the command that writes their pairs.";
 
 fn after_help() -> String {
     format!("{EXAMPLES}\n\n{FORMATS_HELP}")
@@ -191,48 +192,41 @@ impl Load {
             typed: None,
             expired: 0,
             keys: None,
+            created: OnceCell::new(),
             stored: 0,
             table_failed: false,
-            table_lost: false,
             reserved: Cell::new(false),
             start: Instant::now(),
         };
-        let (_, sidecars) = TypedFile::databases(&self.file).unwrap_or_default();
-        let others: Vec<PathBuf> = sidecars.into_iter().map(|(_, path)| path).filter(|path| !path.exists()).collect();
         let loaded = loading.all(&mut inputs, existed);
         let ended = loading.end_typed();
         let loaded = loaded.and_then(|end| ended.map(|()| end));
         // A first load that fails leaves no empty table behind.
-        let nothing_kept = if self.whole {
-            !matches!(loaded, Ok(End::Inputs))
-        } else {
-            loaded.is_err() && !existed && loading.stored == 0
-        };
-        let was_opened = loading.table_lost || loading.table.get().is_some();
-        if nothing_kept && was_opened {
+        let nothing_kept =
+            if self.whole { !matches!(loaded, Ok(End::Inputs)) } else { loaded.is_err() && loading.stored == 0 };
+        if nothing_kept {
             drop(loading.table.take());
-            remove_table(&self.file);
-            others.iter().for_each(|path| remove_table(path));
+            loading.created().iter().for_each(|path| remove_table(path));
         }
         let end = match loaded {
             Ok(end) => end,
-            Err(failure) if nothing_kept || loading.stored == 0 => return Err(failure),
+            Err(failure) if nothing_kept => return Err(failure),
             Err(failure) => return Err(self.stopped_by(failure, loading)),
         };
         if nothing_kept {
             return Err(self.not_created(end));
         }
         if matches!(end, End::Inputs) {
-            self.table(&loading.table)?;
+            loading.table()?;
         }
         let (stored, start) = (loading.stored, loading.start);
         let (keys, expired) = (loading.keys, loading.expired);
+        let created = loading.created().to_vec();
         let table = loading.table.into_inner();
         if let Some(table) = &table {
             let written = table.checkpoint();
             if self.whole && written.is_err() {
-                remove_table(&self.file);
-                others.iter().for_each(|path| remove_table(path));
+                created.iter().for_each(|path| remove_table(path));
             }
             written?;
         }
@@ -243,14 +237,15 @@ impl Load {
             Some(Duplicates::Append) => "whose values are joined",
             Some(Duplicates::First | Duplicates::Error) => "of which the first is kept",
         };
-        if !existed && inputs.read.repeated == 0 {
+        if !created.is_empty() && inputs.read.repeated == 0 {
             inputs.read.repeated = stored.saturating_sub(table_pairs);
         }
         let report = Report { time: start.elapsed(), table_pairs, kept, expired, inputs: &inputs };
         if let Some(table) = table {
             table.close()?;
-            if !existed && inputs.are_stored() {
-                access::share(&self.file, self.input.iter().map(PathBuf::as_path));
+            if inputs.are_stored() {
+                let made = created.iter().filter(|path| path.exists());
+                made.for_each(|path| access::share(path, self.input.iter().map(PathBuf::as_path)));
             }
         }
         self.report(&report, end)
@@ -259,9 +254,7 @@ impl Load {
     /// Refuses inputs that are the table itself, which cannot be read while it is written.
     fn refuse_own(&self, inputs: &[InputFile]) -> Result<()> {
         let identity = |path: &Path| path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
-        let own = |input: &&InputFile| {
-            input.kind == Some(Kind::Table) && identity(&input.path).is_some_and(|it| identity(&self.file) == Some(it))
-        };
+        let is_own = |path: &Path| identity(path).is_some_and(|it| identity(&self.file) == Some(it));
         if let Some(server) = inputs.iter().find(|input| input.kind == Some(Kind::Redis))
             && let Some(Duplicates::Append | Duplicates::Error) = self.duplicates
         {
@@ -270,10 +263,17 @@ impl Load {
         if self.tree {
             self.refuse_tree(inputs)?;
         }
-        match inputs.iter().find(own) {
-            Some(input) => Err(Failure::usage(format_args!("{}: is the table to load into", input.path.display()))),
-            None => Ok(()),
+        for InputFile { path, .. } in inputs.iter().filter(|input| input.kind == Some(Kind::Table)) {
+            let name = path.display();
+            if is_own(path) {
+                return Err(Failure::usage(format_args!("{name}: is the table to load into")));
+            }
+            if let Some((number, _)) = databases(path)?.1.iter().find(|(_, path)| is_own(path)) {
+                let what = format!("{name}: its database {number} is the table to load into");
+                return Err(Failure::usage(what));
+            }
         }
+        Ok(())
     }
 
     /// Refuses inputs without a directory, and a tree that holds the table: its files would change during the load.
@@ -297,15 +297,12 @@ impl Load {
         }
     }
 
-    /// Returns the table, opened or created on the first call.
-    fn table<'t>(&self, table: &'t OnceCell<Table>) -> Result<&'t Table> {
-        if let Some(table) = table.get() {
-            return Ok(table);
-        }
+    /// Opens or creates the table.
+    fn open(&self) -> Result<Table> {
         require_directory_of(&self.file)?;
-        let opened = opened(&self.file, self.options().open(&self.file))?;
-        opened.adopt_types(self.types.as_deref().unwrap_or_default())?;
-        Ok(table.get_or_init(|| opened))
+        let table = opened(&self.file, self.options().open(&self.file))?;
+        table.adopt_types(self.types.as_deref().unwrap_or_default())?;
+        Ok(table)
     }
 
     fn options(&self) -> TableOptions {
@@ -459,12 +456,12 @@ struct Loading<'l> {
     expired: u64,
     /// The number of keys, once the typed file was closed.
     keys: Option<u64>,
+    /// What [`created`](Self::created) returns, once the table is open.
+    created: OnceCell<Vec<PathBuf>>,
     /// Rows in the table.
     stored: u64,
     /// The library failed, not an input.
     table_failed: bool,
-    /// The typed file failed, and has closed the table.
-    table_lost: bool,
     /// A key was stored unchanged that a server would store under another key.
     reserved: Cell<bool>,
     start: Instant,
@@ -475,7 +472,7 @@ impl Loading<'_> {
         // Open an existing table before waiting for any input. Create a new one for its first row, so that an input
         // without rows leaves no table behind; with --stats immediately, so that it can be watched.
         if self.load.stats || existed {
-            let table = self.load.table(&self.table)?;
+            let table = self.table()?;
             inputs.must_be = Types::of_table(table);
         }
         if self.load.duplicates == Some(Duplicates::Append)
@@ -499,6 +496,36 @@ impl Loading<'_> {
         })
     }
 
+    /// Returns the table, opened or created on the first call.
+    fn table(&self) -> Result<&Table> {
+        if let Some(table) = self.table.get() {
+            return Ok(table);
+        }
+        let file = &self.load.file;
+        // Known only now: another process may have made a table while we waited for input.
+        let existed = file.exists();
+        let (_, others) = TypedFile::databases(file).unwrap_or_default();
+        let mut created: Vec<PathBuf> =
+            others.into_iter().map(|(_, path)| path).filter(|path| !path.exists()).collect();
+        let table = self.load.open()?;
+        if self.load.whole && !table.is_empty() {
+            let file = file.display();
+            return Err(Failure::usage(format_args!(
+                "{file}: another process has stored pairs in it; `splitpoint load` adds to a table"
+            )));
+        }
+        created.push(file.clone());
+        let is_new = table.is_empty() && (self.load.whole || !existed);
+        self.created.get_or_init(|| if is_new { created } else { Vec::new() });
+        Ok(self.table.get_or_init(|| table))
+    }
+
+    /// Returns the files that this load makes, and removes if it fails: the table and the files of other databases. None
+    /// before the table is open, and none if another process made it.
+    fn created(&self) -> &[PathBuf] {
+        self.created.get().map_or(&[], Vec::as_slice)
+    }
+
     /// Stores a key as a server would; returns the reason if it may not be stored.
     fn store_entry(&mut self, entry: &Entry) -> Result<Option<String>> {
         let duplicates = self.load.duplicates.unwrap_or(Duplicates::Last);
@@ -516,9 +543,8 @@ impl Loading<'_> {
                                 inputs with types and lifetimes first";
                     return Ok(Some(what.into()));
                 }
-                self.load.table(&self.table)?;
+                self.table()?;
                 let Some(table) = self.table.take() else { return Ok(None) };
-                self.table_lost = true;
                 TypedFile::of(table, self.load.file.clone(), self.load.space_options())?
             }
         };
@@ -547,14 +573,13 @@ impl Loading<'_> {
             self.keys = Some(typed.count_keys());
             let table = typed.into_table().inspect_err(|_| self.table_failed = true)?;
             let _ = self.table.set(table);
-            self.table_lost = false;
         }
         Ok(())
     }
 
     /// Stores a pair; returns the reason if it may not be stored.
     fn store(&self, pair: Pair<'_>) -> Result<Option<String>> {
-        let table = self.load.table(&self.table)?;
+        let table = self.table()?;
         // A new value must not have the lifetime of an old one.
         let table = match self.marks.get() {
             Some(marks) => ServedFile::with_marks(table, marks),

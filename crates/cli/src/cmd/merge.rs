@@ -17,6 +17,8 @@ Examples:
 
 OUT is a dictionary if its name ends with .spd, else a table. `splitpoint load`
 adds to an existing table, `splitpoint dict update` to an existing dictionary.
+A table keeps the types, lifetimes and databases of tables that a server has used; a
+dictionary has pairs alone.
 After a signal (Ctrl-C) or an error OUT does not exist.";
 
 /// Merge the pairs of tables, dictionaries, GDBM and cdb files into a new file

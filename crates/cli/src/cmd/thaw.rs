@@ -1,7 +1,8 @@
 //! `thaw`: turns a dictionary into a table.
 //!
 //! A new table gets the dictionary's hash function, so that pairs arrive bucket by bucket. It is made in a directory
-//! of its own and gets its name when complete. An existing table takes the pairs in batches, like `load`.
+//! of its own and gets its name when complete. An existing table takes the pairs in batches; if a server has stored
+//! lifetimes or collections in it, one by one, like `load`.
 
 use super::dictionary;
 use crate::access;
@@ -13,6 +14,7 @@ use crate::output::Output;
 use crate::progress::Progress;
 use serde_json::json;
 use splitpoint::{Dictionary, HashKind, OutputFile, Table, TableOptions};
+use splitpoint_server::keyspace::ServedFile;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use std::{fs, io};
@@ -147,6 +149,7 @@ fn closed(table: Table) -> Result<u64> {
 /// Puts all pairs. After a signal, `left` turns the number of pairs stored so far into the message.
 fn fill(dictionary: &Dictionary, table: &Table, interrupt: &Interrupt, left: impl Fn(&str) -> String) -> Result<()> {
     table.adopt_types(dictionary.types())?;
+    let served = ServedFile::of(table)?;
     let progress = Progress::of_items("writing", "pair", Some(dictionary.len()));
     let mut pairs = dictionary.iter();
     let mut batch: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(BATCH);
@@ -162,7 +165,12 @@ fn fill(dictionary: &Dictionary, table: &Table, interrupt: &Interrupt, left: imp
             progress.clear();
             return Ok(());
         }
-        table.put_many(&batch)?;
+        if served.has_marks() {
+            // Stored unchanged, a key could replace a collection, or a pair that the server keeps for itself.
+            batch.iter().try_for_each(|(key, value)| served.put(key, value))?;
+        } else {
+            table.put_many(&batch)?;
+        }
         count += batch.len() as u64;
         progress.at(count);
         if let Some(signal) = interrupt.caught() {

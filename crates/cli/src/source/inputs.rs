@@ -3,7 +3,7 @@
 use super::first_values::FirstValues;
 use super::places::{Origin, Places, Unit};
 use super::recognize::{Kind, recognize};
-use super::stored::Stored;
+use super::stored::{Stored, StoredEntries};
 use super::tree::Tree;
 use super::{OnError, SQLITE, SourceArgs, redis};
 use crate::escapes;
@@ -15,13 +15,13 @@ use crate::format::{BadRow, Format, Pair, Row, Source, reader};
 use crate::input::Input;
 use crate::interrupt::{Interrupt, Signal};
 use crate::number::count_of;
-use crate::open::{StoreKind, stored};
+use crate::open::{StoreKind, databases, stored};
 use crate::output::say;
 use crate::progress::{Progress, STEPS_PER_TICK};
 use crate::types::{self, Types};
 use splitpoint::{Dictionary, ErrorKind};
 use splitpoint_server::keyspace::ServedFile;
-use splitpoint_server::rdb::{Entry, Object};
+use splitpoint_server::rdb::{Entry, Object, StoredScan};
 use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -76,6 +76,8 @@ pub struct Inputs<'i> {
     /// The required types of the pairs, and where the types of the current input come from.
     pub must_be: Option<Types>,
     pairs_from: types::Origin,
+    /// Whether keys are taken with their types, lifetimes and databases; else only pairs.
+    takes_entries: bool,
     progress: Progress,
 }
 
@@ -334,16 +336,19 @@ impl<'i> Inputs<'i> {
             first_values: None,
             must_be: None,
             pairs_from: types::Origin::Text,
+            takes_entries: false,
             progress,
         })
     }
 
-    /// Passes every pair and its place to `take`.
+    /// Passes every pair and its place to `take`. Of a table that a server has used, these are the strings of one
+    /// database, without lifetimes.
     ///
     /// # Errors
     /// Errors of reading or of `take`. Bad rows and signals are not errors but an [`End`].
     pub fn feed(&mut self, take: &mut Take<'_>) -> Result<End> {
-        self.feed_items(&mut |item, place| match item {
+        self.takes_entries = false;
+        self.feed_all(&mut |item, place| match item {
             Item::Pair(pair) => take(pair, place),
             Item::Entry(entry) => match entry.as_pair() {
                 Some((key, value)) => take(Pair { key, value }, place),
@@ -357,6 +362,11 @@ impl<'i> Inputs<'i> {
     /// # Errors
     /// Returns the errors of [`feed`](Self::feed).
     pub fn feed_items(&mut self, take: &mut TakeItem<'_>) -> Result<End> {
+        self.takes_entries = true;
+        self.feed_all(take)
+    }
+
+    fn feed_all(&mut self, take: &mut TakeItem<'_>) -> Result<End> {
         for index in 0..self.files.len() {
             let end = self.feed_file(index, take)?;
             if !matches!(end, End::Inputs) {
@@ -388,15 +398,15 @@ impl<'i> Inputs<'i> {
                 let dictionary = Dictionary::open(&path)?;
                 self.begin_stored(dictionary.types());
                 let pairs = dictionary.len();
-                self.feed_rows(index, &mut Stored::new(dictionary.iter(), pairs, bytes), take)
+                self.feed_rows(index, &mut Stored::new(dictionary.iter(), pairs, bytes, Vec::new()), take)
             }
             Some(Kind::Table) => {
                 self.begin(index, Kind::Table);
-                let table = self.args.cache.open_to_read(&path)?;
-                self.begin_stored(&table.types());
-                let pairs = table.len();
-                let keys = ServedFile::of(&table)?.keys_of(table.scan());
-                self.feed_rows(index, &mut Stored::new(keys, pairs, bytes), take)
+                if self.takes_entries {
+                    self.feed_databases(index, path, take)
+                } else {
+                    self.feed_pairs(index, &path, take)
+                }
             }
             Some(Kind::Redis) => {
                 self.begin(index, Kind::Redis);
@@ -458,6 +468,42 @@ impl<'i> Inputs<'i> {
         if self.must_be.as_ref().is_some_and(|must_be| must_be.is_called(types)) {
             self.pairs_from = types::Origin::Typed;
         }
+    }
+
+    /// Feeds the keys of a table, then those of a server's other databases, which have files of their own.
+    fn feed_databases(&mut self, index: usize, path: PathBuf, take: &mut TakeItem<'_>) -> Result<End> {
+        let (number, others) = databases(&path)?;
+        let is_alone = number == 0 && others.is_empty();
+        for (number, path) in [(number, path)].into_iter().chain(others) {
+            let table = self.args.cache.open_to_read(&path)?;
+            self.begin_stored(&table.types());
+            let (pairs, bytes) = (table.len(), path.metadata().map_or(0, |metadata| metadata.len()));
+            let file = ServedFile::of(&table)?;
+            let end = if is_alone && !file.has_marks() {
+                let keys = file.keys_of(table.scan());
+                self.feed_rows(index, &mut Stored::new(keys, pairs, bytes, Vec::new()), take)?
+            } else {
+                let entries = StoredScan::of(file, table.scan());
+                self.feed_rows(index, &mut StoredEntries::new(entries, number, pairs, bytes), take)?
+            };
+            if !matches!(end, End::Inputs) {
+                return Ok(end);
+            }
+        }
+        Ok(End::Inputs)
+    }
+
+    /// Feeds the pairs of a table, and reports what they lack of what a server keeps.
+    fn feed_pairs(&mut self, index: usize, path: &Path, take: &mut TakeItem<'_>) -> Result<End> {
+        let table = self.args.cache.open_to_read(path)?;
+        self.begin_stored(&table.types());
+        let (pairs, bytes) = (table.len(), path.metadata().map_or(0, |metadata| metadata.len()));
+        let file = ServedFile::of(&table)?;
+        let marks = file.has_marks().then(|| "lifetimes and flags that a server keeps in it".to_owned());
+        let others = databases(path)?.1.into_iter();
+        let others = others.map(|(number, path)| format!("database {number}, in {}", path.display()));
+        let left_out = marks.into_iter().chain(others).collect();
+        self.feed_rows(index, &mut Stored::new(file.keys_of(table.scan()), pairs, bytes, left_out), take)
     }
 
     #[cfg(feature = "sqlite")]
@@ -572,6 +618,8 @@ impl<'i> Inputs<'i> {
         }
         let refused = self.must_be.as_ref().and_then(|types| match item {
             Item::Pair(pair) => types.refuse(pair.key, pair.value, self.pairs_from),
+            // The server has stored it under the same types.
+            Item::Entry(_) if self.pairs_from == types::Origin::Typed => None,
             Item::Entry(entry) => Some(types.refuse_entry(&entry.key)),
         });
         let refused = match refused {

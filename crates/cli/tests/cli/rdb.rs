@@ -2,7 +2,7 @@
 //!
 //! Comparisons with real servers: `crates/server/tests/moves.py`.
 
-use super::signals::{Running, end_of, send};
+use super::signals::{Running, end_of, let_it_block, send};
 use super::{directory, json, run, run_well, splitpoint};
 use std::fs;
 use std::io::Write;
@@ -334,4 +334,132 @@ fn a_dump_has_the_databases_as_swapdb_left_them() {
     run_well(place, &["load", "u.spt", "dump.rdb"]);
     assert!(rows(place, "u.spt") == rows(place, "t.spt"));
     refused(place, &["load", "t.spt", "dump.rdb"], 31, "SWAPDB has exchanged its databases");
+}
+
+#[test]
+fn a_backup_and_a_restore_say_which_databases_are_not_copied() {
+    let place = with_dump();
+    let place = place.path();
+    let says = |arguments: &[&str], what: &str| {
+        let output = run(place, arguments);
+        assert!(output.status.success() && said(&output).contains(what), "{arguments:?}: {}", said(&output));
+    };
+    run_well(place, &["load", "t.spt", "dump.rdb"]);
+    let expected = rows(place, "t.spt");
+    let is_missing = "t.spt: database 3, in t.spt-db3, is not in the copy; `splitpoint backup t.spt-db3 t.bak-db3`";
+    says(&["backup", "t.spt", "t.bak"], is_missing);
+    says(&["backup", "t.spt", "t.bak", "--update"], is_missing);
+    says(&["restore", "t.bak", "t.spt", "--force"], "t.spt: database 3, in t.spt-db3, was not replaced");
+    run_well(place, &["backup", "t.spt-db3", "t.bak-db3"]);
+    says(&["restore", "t.bak", "u.spt"], "t.bak: database 3, in t.bak-db3, was not restored");
+    run_well(place, &["restore", "t.bak-db3", "u.spt-db3"]);
+    assert!(rows(place, "u.spt") == expected);
+    // Database 0 is still in t.spt, and 5 in t.spt-db3.
+    fs::write(place.join("t.spt-order"), "0 1 2 5 4 3 6 7 8 9 10 11 12 13 14 15\n").unwrap();
+    says(
+        &["backup", "t.spt", "t.bak", "--force"],
+        "database 5, in t.spt-db3, is not in the copy; `splitpoint backup t.spt-db3 t.bak-db5`",
+    );
+}
+
+#[test]
+fn a_file_whose_databases_swapdb_exchanged_is_neither_copied_nor_replaced() {
+    let place = with_dump();
+    let place = place.path();
+    run_well(place, &["load", "t.spt", "dump.rdb"]);
+    run_well(place, &["backup", "t.spt", "t.bak"]);
+    fs::write(place.join("t.spt-order"), "3 1 2 0 4 5 6 7 8 9 10 11 12 13 14 15\n").unwrap();
+    let expected = rows(place, "t.spt");
+    let what = "t.spt: holds database 3 since a SWAPDB, ";
+    for arguments in [
+        &["backup", "t.spt", "u.bak"][..],
+        &["backup", "t.spt", "t.bak", "--update"],
+        &["backup", "t.bak", "t.spt", "--force"],
+        &["restore", "t.spt", "u.spt"],
+        &["restore", "t.bak", "t.spt", "--force"],
+    ] {
+        refused(place, arguments, 31, what);
+    }
+    assert!(!place.join("u.bak").exists() && !place.join("u.spt").exists());
+    assert!(rows(place, "t.spt") == expected);
+}
+
+#[test]
+fn a_failed_first_load_keeps_a_table_that_another_process_made() {
+    let place = with_dump();
+    let place = place.path();
+    let mut load = splitpoint(place);
+    load.args(["load", "t.spt", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut load = Running(Some(load.spawn().unwrap()));
+    let mut input = load.0.as_mut().unwrap().stdin.take().unwrap();
+    let_it_block();
+    run_well(place, &["load", "t.spt", "dump.rdb"]);
+    let expected = rows(place, "t.spt");
+    // The first row fails: the other process stored a hash under this key.
+    input.write_all(b"hash\tx\n").unwrap();
+    drop(input);
+    let output = end_of(&mut load);
+    assert!(output.status.code() == Some(31) && said(&output).contains("has a hash"), "{}", said(&output));
+    assert!(rows(place, "t.spt") == expected);
+}
+
+#[test]
+fn load_and_merge_keep_the_types_lifetimes_and_databases_of_a_served_table() {
+    let place = with_dump();
+    let place = place.path();
+    let row = "{\"key\":\"k\",\"type\":\"string\",\"value\":\"v\",\"expires_at_ms\":4102444800000,\"flags\":7}\n";
+    fs::write(place.join("expiring.jsonl"), row).unwrap();
+    run_well(place, &["load", "expiring.spt", "expiring.jsonl"]);
+    run_well(place, &["load", "types.spt", "dump.rdb"]);
+    run_well(place, &["load", "swapped.spt", "dump.rdb"]);
+    fs::write(place.join("swapped.spt-order"), "3 1 2 0 4 5 6 7 8 9 10 11 12 13 14 15\n").unwrap();
+    run_well(place, &["put", "plain.spt", "k", "v"]);
+    fs::copy(place.join("types.spt-db3"), place.join("plain.spt-db3")).unwrap();
+    for from in ["expiring.spt", "types.spt", "swapped.spt", "plain.spt"] {
+        let expected = rows(place, from);
+        for command in ["load", "merge"] {
+            let to = format!("{command}-{from}");
+            run_well(place, &[command, &to, from]);
+            assert!(rows(place, &to) == expected, "{command} {from}");
+        }
+    }
+    refused(place, &["load", "types.spt-db3", "types.spt"], 2, "types.spt: its database 3 is the table to load into");
+
+    // A dictionary takes pairs alone.
+    let build = run(place, &["dict", "build", "expiring.spt", "plain.spt", "d.spd", "--duplicates", "last"]);
+    let message = said(&build);
+    assert!(message.contains("expiring.spt: left out: lifetimes and flags that a server keeps in it\n"), "{message}");
+    assert!(message.contains("plain.spt: left out: database 3, in plain.spt-db3\n"), "{message}");
+    assert_eq!(run_well(place, &["dump", "d.spd"]), b"k\tv\n");
+}
+
+#[test]
+fn a_load_from_a_served_table_with_text_types_keeps_lifetimes() {
+    let place = directory();
+    let place = place.path();
+    let mark = r"\x01\x02\x03\x04\x05\x06";
+    let expiring = format!(r"{mark}\xf9\xff\xff\xff\xff\xff\xff\x03\x003");
+    fs::write(place.join("typed.tsv"), format!("\\x00sp\\xffh\t\\x02{mark}\ncarol\t{expiring}\n")).unwrap();
+    run_well(place, &["load", "t.spt", "typed.tsv", "--types", "bytes -> bytes"]);
+    run_well(place, &["load", "u.spt", "t.spt"]);
+    let expected = rows(place, "t.spt");
+    assert!(rows(place, "u.spt") == expected);
+    assert_eq!(json(place, &["stat", "u.spt", "--json"])["types"], "bytes -> bytes");
+}
+
+#[test]
+fn thaw_stores_pairs_in_a_served_file_as_load_does() {
+    let place = with_dump();
+    let place = place.path();
+    run_well(place, &["load", "t.spt", "dump.rdb"]);
+    fs::write(place.join("key.tsv"), "\\x00sp\\xffh\tv\n").unwrap();
+    run_well(place, &["dict", "build", "key.tsv", "key.spd"]);
+    run_well(place, &["thaw", "key.spd", "t.spt"]);
+    let dumped = run_well(place, &["dump", "t.spt", "--format", "jsonl", "--key-prefix", "\\x00sp"]);
+    assert_eq!(String::from_utf8_lossy(&dumped), "{\"key_base64\":\"AHNw/2g=\",\"type\":\"string\",\"value\":\"v\"}\n");
+    let expected = rows(place, "t.spt");
+    fs::write(place.join("hash.tsv"), "hash\tx\n").unwrap();
+    run_well(place, &["dict", "build", "hash.tsv", "hash.spd"]);
+    refused(place, &["thaw", "hash.spd", "t.spt"], 31, "has a hash");
+    assert!(rows(place, "t.spt") == expected);
 }
