@@ -31,8 +31,8 @@ use map_frames::{FIRST_FRAMES, MapFrames};
 use names::refuse_if_moved;
 use random::random_u64;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex};
 
 /// The file of a table, or the table in memory.
 pub(crate) struct TableFile {
