@@ -43,9 +43,9 @@ pub(super) fn first_locked(file: &fs::File, range: Range<u64>) -> Result<Option<
             Ok(()) => {}
         }
         let (start, len) = (wanted.l_start as u64, wanted.l_len as u64);
-        let locked_end = if len == 0 { end } else { end.min(start + len) }; // 0: up to the end, however long the file
         end = range.start.max(start);
-        first = Some(end..locked_end);
+        // A length of 0: up to the end, however long the file is.
+        first = Some(end..if len == 0 { range.end } else { range.end.min(start + len) });
     }
     Ok(first)
 }
@@ -74,4 +74,30 @@ fn call(file: &fs::File, command: libc::c_int, request: &mut libc::flock) -> Res
         return Ok(());
     }
     Err(Error::last_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_locked_bytes_are_those_of_a_lock_within_the_range() {
+        let named = tempfile::NamedTempFile::new().unwrap();
+        let open = || fs::File::options().read(true).write(true).open(named.path()).unwrap();
+        let (asking, reader, program) = (open(), open(), open());
+        assert_eq!(first_locked(&asking, 1..100).unwrap(), None);
+        for byte in [50, 5] {
+            assert_eq!(lock(&reader, byte, false).unwrap(), Some(true));
+        }
+        assert_eq!(first_locked(&asking, 1..100).unwrap(), Some(5..6));
+        assert_eq!(first_locked(&asking, 6..100).unwrap(), Some(50..51));
+        assert_eq!(first_locked(&asking, 6..50).unwrap(), None);
+        // A part of the file, and all of it, as programs lock it.
+        call(&program, libc::F_OFD_SETLK, &mut request(libc::F_RDLCK, 20..60).unwrap()).unwrap();
+        assert_eq!(first_locked(&asking, 6..100).unwrap(), Some(20..60));
+        assert_eq!(first_locked(&asking, 30..40).unwrap(), Some(30..40));
+        let mut whole = libc::flock { l_len: 0, ..request(libc::F_RDLCK, 0..1).unwrap() };
+        call(&program, libc::F_OFD_SETLK, &mut whole).unwrap();
+        assert_eq!(first_locked(&asking, 6..100).unwrap(), Some(6..100));
+    }
 }

@@ -260,7 +260,8 @@ static const char *name_log(char name[PATH_MAX + 8], const char *path, int numbe
 /* A log that someone has locked is of a table that was renamed while it was open for writing. */
 static int refuse_if_locked(const char *log)
 {
-    int descriptor = open(log, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    /* For writing, since NFS locks no other files. */
+    int descriptor = open(log, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (descriptor < 0)
         return errno == ENOENT ? 0 : -1;
     int result = flock(descriptor, LOCK_EX | LOCK_NB);
@@ -681,13 +682,10 @@ static spt_status step(struct store *store, spt_bytes *key, spt_bytes *value)
         store->changed = false;
     }
     if (status == SPT_OK)
-        /* If what follows finds the table out of date, it is repeated from here. */
-        status = spt_cursor_position(store->cursor, &store->position, NULL);
+        status = spt_cursor_next(store->cursor, key, value);
     store->ended = status == SPT_END;
     if (status == SPT_OK)
-        status = spt_cursor_next(store->cursor, key, value);
-    if (status == SPT_OK)
-        /* Any other call may open the table again, and lose the cursor: the walk continues behind this pair. */
+        /* Any call may open the table again, and lose the cursor: the walk continues behind this pair. */
         store->ended = spt_cursor_position(store->cursor, &store->position, NULL) == SPT_END;
     return status;
 }

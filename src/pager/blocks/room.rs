@@ -103,10 +103,10 @@ impl BlockSet {
         let (word, bit) = (limit as usize / 64, limit % 64);
         let partly = self.words.get(word).map_or(0, |bits| bits & !(u64::MAX << bit));
         if partly != 0 {
-            return 64 * word as u32 + 64 - partly.leading_zeros();
+            return 64 * word as u32 + (64 - partly.leading_zeros());
         }
         let last = self.words[..word.min(self.words.len())].iter().rposition(|&word| word != 0);
-        last.map_or(0, |word| 64 * word as u32 + 64 - self.words[word].leading_zeros())
+        last.map_or(0, |word| 64 * word as u32 + (64 - self.words[word].leading_zeros()))
     }
 
     /// [`end`](Self::end) without the homes of regions that have nothing else.

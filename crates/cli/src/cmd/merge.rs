@@ -5,7 +5,7 @@
 use super::dict;
 use super::load::{self, Load};
 use crate::failure::{Failure, Result};
-use crate::open::{CacheArgs, stored};
+use crate::open::{CacheArgs, databases, stored};
 use crate::source::{SourceArgs, foreign, refuse_address};
 use clap::ValueEnum;
 use std::path::PathBuf;
@@ -93,6 +93,12 @@ impl Merge {
         if is_dictionary {
             let (duplicates, otherwise) = (self.duplicates.map(Into::into), dict::Duplicates::Last);
             return dict::Build::of(self.input, self.out, source, duplicates, otherwise, self.json).run();
+        }
+        if databases(&self.out)? != (0, Vec::new()) {
+            return Err(Failure::usage(format_args!(
+                "{out}: databases of an earlier table of this name are left ({out}-db1 to {out}-db15, {out}-order); \
+                 remove them, or choose another name"
+            )));
         }
         Load::whole(self.out, self.input, source, self.duplicates.map(Into::into), self.json).run()
     }

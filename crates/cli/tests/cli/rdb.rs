@@ -425,6 +425,10 @@ fn load_and_merge_keep_the_types_lifetimes_and_databases_of_a_served_table() {
     }
     refused(place, &["load", "types.spt-db3", "types.spt"], 2, "types.spt: its database 3 is the table to load into");
 
+    // What an earlier table left is not merged with.
+    fs::copy(place.join("types.spt-db3"), place.join("left.spt-db3")).unwrap();
+    refused(place, &["merge", "left.spt", "types.spt"], 2, "left.spt: databases of an earlier table of this name");
+
     // A dictionary takes pairs alone.
     let build = run(place, &["dict", "build", "expiring.spt", "plain.spt", "d.spd", "--duplicates", "last"]);
     let message = said(&build);

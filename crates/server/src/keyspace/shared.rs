@@ -116,7 +116,7 @@ impl<'k> Shared<'k> {
     /// pair `n`.
     ///
     /// # Errors
-    /// Returns the errors of [`Table::put_many`].
+    /// Returns the errors of [`Table::put_many`]; pairs before the one that failed may be stored.
     #[inline]
     pub(crate) fn put_many(
         &self,

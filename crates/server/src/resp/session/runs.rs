@@ -56,7 +56,7 @@ impl RespSession {
         if stored.is_ok() {
             (0..count).for_each(|_| reply::ok(out));
         }
-        // After an error, one by one, each with its own answer; storing a pair again changes nothing.
+        // After an error, one by one, each with its own answer; what was stored before the error is stored again.
         stored.is_ok()
     }
 
@@ -163,7 +163,7 @@ impl RespSession {
         let (pairs, attributes) = stores_of(&keys[..count], &plans[..count])?;
         self.unsynced = true;
         let bytes = pairs[..count].iter().map(|(_, value)| value.len()).sum();
-        // After an error, one by one, each with its own answer; storing a pair again changes nothing.
+        // After an error, one by one, each with its own answer; what was stored before the error is stored again.
         alone.make_room(bytes).ok()?;
         alone.put_many(self.state.database, &pairs[..count], |index| attributes[index]).ok()?;
         (0..count).for_each(|_| reply::ok(out));
