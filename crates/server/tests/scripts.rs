@@ -859,39 +859,42 @@ fn limited(folder: &Path, max_memory_bytes: u64, eviction: Eviction) -> RespSess
     another(&Arc::new(Server::new(space, Settings::default(), false)))
 }
 
-fn evicted(session: &mut RespSession) -> u64 {
-    let info = call(session, &["INFO", "stats"]);
-    number(info.split("evicted_keys:").nth(1).unwrap().split(' ').next().unwrap())
+fn info(session: &mut RespSession, name: &str) -> u64 {
+    let info = call(session, &["INFO"]);
+    number(info.split(name).nth(1).unwrap().split(' ').next().unwrap())
 }
 
 #[test]
-fn a_script_over_a_file_evicts_before_it_runs() {
+fn a_script_over_a_file_evicts_keys_before_and_after_it_runs() {
+    const LIMIT: u64 = 8 << 20;
     let folder = tempfile::tempdir().unwrap();
-    let mut session = limited(folder.path(), 8 << 20, Eviction::AllKeysLru);
+    let mut session = limited(folder.path(), LIMIT, Eviction::AllKeysLru);
     let value = "v".repeat(1000);
     // Stores ARGV[1] values and returns how many keys that adds.
     let fill = "local before = redis.call('dbsize') \
                 for number = 1, ARGV[1] do redis.call('set', ARGV[2] .. number, ARGV[3]) end \
                 return redis.call('dbsize') - before";
     assert_eq!(eval(&mut session, fill, &[], &["6000", "first", &value]), ":6000");
-    // A value that does not fit beside the others.
+    // A value that exceeds the limit.
     let long = "redis.call('set', 'long', ('v'):rep(4000000)) return redis.call('dbsize')";
     assert_eq!(eval(&mut session, long, &[], &[]), ":6001");
-    // The limit is exceeded in the middle of the script.
-    assert_eq!(eval(&mut session, fill, &[], &["3000", "more", &value]), ":3000");
-    assert_eq!(evicted(&mut session), 0);
-    // The next one makes room, as a write does.
-    assert_eq!(eval(&mut session, fill, &[], &["20", "next", &value]), ":20");
-    let before = evicted(&mut session);
-    assert!((1..=200).contains(&before), "{before}");
-    // Also for its arguments.
+    call(&mut session, &["DEL", "long"]);
+    for number in 0..10 {
+        let before = info(&mut session, "evicted_keys:");
+        assert_eq!(eval(&mut session, fill, &[], &["3000", &format!("{number}-"), &value]), ":3000");
+        let (evicted, used) = (info(&mut session, "evicted_keys:") - before, info(&mut session, "used_memory:"));
+        assert!(evicted < 4000 && used < LIMIT + LIMIT / 8, "{number}: {evicted} evicted, {used} bytes");
+    }
+    // Room for the arguments.
+    let before = info(&mut session, "evicted_keys:");
     assert_eq!(eval(&mut session, "return redis.call('set', 'long', ARGV[1])", &[], &[&"v".repeat(2_000_000)]), "+OK");
-    assert!(evicted(&mut session) > before + 1000, "{}", evicted(&mut session));
-    // EXEC makes room for the scripts in it.
+    assert!(info(&mut session, "evicted_keys:") > before + 1000);
+    // In a transaction.
     call(&mut session, &["MULTI"]);
     call(&mut session, &["EVAL", fill, "0", "3000", "exec", &value]);
     call(&mut session, &["EVAL", fill, "0", "20", "last", &value]);
     assert_eq!(call(&mut session, &["EXEC"]), "*2 :3000 :20");
+    assert!(info(&mut session, "used_memory:") < LIMIT + LIMIT / 8);
 }
 
 #[test]

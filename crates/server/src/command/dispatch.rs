@@ -117,7 +117,7 @@ fn exec_queued(session: &mut SessionState, alone: &mut Exclusive<'_>, out: &mut 
     // A delay inside EXEC would delay other clients.
     session.sleep = None;
     // If the commit fails, nothing was stored, and the error replaces all replies.
-    Ok(alone.commit()?)
+    Ok(alone.commit_many()?)
 }
 
 /// Executes a command within EXEC or a script, while the gate is closed.

@@ -2,7 +2,7 @@
 //!
 //! A script runs while the gate is closed, so it is atomic for all other clients; in a file its changes are one batch,
 //! which is stored whole or not at all. As in Redis, what a script has changed before it fails stays changed. At the
-//! memory limit keys are evicted before the script; in memory also during it.
+//! memory limit, keys are evicted before and after a script over a file; in memory, before each of its writes.
 
 use super::acl::{self, Context};
 use super::call::{Args, Outcome, Refusal};
@@ -89,7 +89,7 @@ pub(super) fn eval(
         alone.roll_back();
     } else if !nested {
         // Within EXEC the changes are part of its transaction.
-        alone.commit()?;
+        alone.commit_many()?;
     }
     outcome.map_err(|text| Refusal::Text(text.into()))
 }

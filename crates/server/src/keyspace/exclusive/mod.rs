@@ -106,9 +106,9 @@ impl<'k> Exclusive<'k> {
     /// Removes keys until `bytes` more fit within the memory limit. Fails if the eviction policy allows no removal, or
     /// if no key that it may remove is left.
     ///
-    /// Between `begin` and `commit` it removes nothing, since the removals would become part of the transaction. The
-    /// transaction may then exceed the limit, as in Redis, unless the last call before it failed or the policy allows
-    /// no removal.
+    /// Between `begin` and `commit` it removes nothing, since the removals would become part of the transaction. As in
+    /// Redis, the transaction may exceed the limit, unless the last call before it failed or the policy allows no
+    /// removal.
     ///
     /// # Errors
     /// [`SpaceError::MemoryLimit`], or the errors of [`splitpoint::Table::remove`].

@@ -78,6 +78,21 @@ impl Exclusive<'_> {
         }
     }
 
+    /// [`commit`](Self::commit) for [`begin_many`](Self::begin_many): then evicts what the changes added beyond the memory
+    /// limit. Does nothing in memory.
+    ///
+    /// # Errors
+    /// Those of [`commit`](Self::commit).
+    pub(crate) fn commit_many(&mut self) -> Result<()> {
+        if !self.has_begun() {
+            return Ok(());
+        }
+        let before = self.space.needed_bytes();
+        self.commit()?;
+        self.evict_added(before);
+        Ok(())
+    }
+
     /// Discards the changes since [`begin`](Self::begin).
     pub(crate) fn roll_back(&mut self) {
         self.transaction = None;

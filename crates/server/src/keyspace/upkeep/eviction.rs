@@ -15,7 +15,8 @@
 //! does: the higher it is, the less likely a use increments it, and it loses one for each minute without a use.
 //!
 //! A write evicts a bounded number of keys, even if the limit was lowered far below what is in use; housekeeping evicts
-//! the rest. A transaction over a file evicts none, since the removals would become part of it.
+//! the rest. During a transaction over a file none are evicted, since the removals would become part of it. What it added
+//! beyond the limit is evicted when it is stored.
 //!
 //! Cost: one hash and one store per access with a limit; one load without.
 
@@ -350,6 +351,14 @@ impl Exclusive<'_> {
         }
         memory.look(space);
         Ok(merged? > 0 || evicted > 0)
+    }
+
+    /// Removes keys until no more memory is needed than `before`, or than the limit. An error ends it and is discarded:
+    /// what was added is already stored.
+    pub(in crate::keyspace) fn evict_added(&mut self, before: u64) {
+        let (limit, _) = self.space().memory_limit();
+        let allowed = limit.max(before);
+        while limit > 0 && self.space().needed_bytes() > allowed && matches!(self.evict(0), Ok(true)) {}
     }
 
     /// Merges buckets if memory including their slack exceeds `max`. Returns how many.
