@@ -566,9 +566,10 @@ impl Bucket<'_> {
         match self.add(tag, new) {
             Ok(delta) => Ok(Delta { bucket: delta.bucket - (old.bytes() + page::SLOT_BYTES) as i64, ..delta }),
             Err(e) => {
-                // Nothing else changed in the page, so the removed record still fits. If it does not, the file was
-                // damaged before, and `e` reports it.
-                self.change(location, |bytes| page::insert(bytes, tag, old))?;
+                // Nothing else changed in the page, so the removed record still fits, unless the file was damaged before.
+                // An overflow page may have been evicted, or be latched by another thread while this one holds a value.
+                self.change(location, |bytes| page::insert(bytes, tag, old))
+                    .inspect_err(|lost| self.buckets.pager.poison(lost.message()))?;
                 Err(e)
             }
         }
@@ -607,7 +608,8 @@ impl Bucket<'_> {
         let (empty, next) = (page::slot_count(&page) == 0, page::next(&page));
         drop(page);
         if empty {
-            self.unlink(overflow, next)?;
+            // The record is removed. An empty page that stays in its chain only takes space, until a split.
+            let _ = self.unlink(overflow, next);
         }
         Ok(bytes)
     }

@@ -10,6 +10,7 @@ use super::bucket::{Bucket, HashedKey, PairLocation};
 use super::linear_hash::Buckets;
 use super::page::INLINE;
 use crate::error::Result;
+use crate::pager::pool::{ValueHeld, refuse_to_wait_with_values};
 use std::ops::Range;
 
 impl Buckets {
@@ -39,6 +40,11 @@ impl Buckets {
         choose: impl FnOnce(usize) -> Range<usize>,
         part: &mut Vec<u8>,
     ) -> Result<usize> {
+        // The page is latched: a write by `choose` is refused, as beside a value.
+        let choose = |len| {
+            let _held = ValueHeld::new();
+            choose(len)
+        };
         self.with_record(primary, location, |record| {
             let cut = |range: Range<usize>, len: usize| {
                 let start = range.start.min(len);
@@ -95,8 +101,12 @@ impl Bucket<'_> {
         if at.checked_add(part.len()).is_none_or(|end| end > len) {
             return Ok(false);
         }
-        match extent {
-            Some(extent) => self.buckets.write_extent(&extent, u64::from(extent.key_bytes) + at as u64, part)?,
+        // A thread that holds a value may be refused the latch of any frame, and a half written part could not be undone.
+        match extent.filter(|_| refuse_to_wait_with_values().is_ok()) {
+            Some(extent) => self
+                .buckets
+                .write_extent(&extent, u64::from(extent.key_bytes) + at as u64, part)
+                .inspect_err(|e| self.buckets.pager.poison(e.message()))?,
             None => {
                 let mut value = Vec::new();
                 let buckets = self.buckets;

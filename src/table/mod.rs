@@ -49,6 +49,7 @@ use crate::error::ErrorKind;
 use crate::error::Result;
 use crate::fault::Fault;
 use crate::linear;
+use crate::pager::pool::refuse_to_wait_with_values;
 use crate::pager::wal::{Lsn, Short};
 pub use backup::Backup;
 pub use batch::Batch;
@@ -562,13 +563,16 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`remove`](Self::remove). After an error some pairs may be removed, and the handle refuses further
-    /// writes; the next open finds the table unchanged.
+    /// [`ErrorKind::WouldDeadlock`], with nothing changed, while this thread holds a value. The errors of
+    /// [`remove`](Self::remove), after which some pairs may be removed, and the handle refuses further writes; the next
+    /// open finds the table unchanged.
     pub fn clear(&self) -> Result<()> {
         self.clear_as(self.durability)
     }
 
     pub(super) fn clear_as(&self, asked: Durability) -> Result<()> {
+        // The value's own bucket could not be cleared after others were.
+        refuse_to_wait_with_values()?;
         let lsn = {
             let (_alone, mut writer) = self.enter_alone_to_log(WalRecord::Clear)?;
             for number in (0..=self.buckets.view().max_bucket()).rev() {

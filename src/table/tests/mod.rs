@@ -329,6 +329,59 @@ fn a_write_that_waits_for_its_own_value_is_an_error() {
 }
 
 #[test]
+fn a_clear_by_a_thread_that_holds_a_value_changes_nothing() {
+    let table = Table::in_memory().unwrap();
+    (0..2000u32).for_each(|n| table.put(&n.to_le_bytes(), &[7; 40]).unwrap());
+    let value = table.get_ref(&1000u32.to_le_bytes()).unwrap().unwrap();
+    assert_eq!(table.clear().unwrap_err().kind(), ErrorKind::WouldDeadlock);
+    drop(value);
+    assert!((0..2000u32).all(|n| table.contains(&n.to_le_bytes()).unwrap()));
+    table.clear().unwrap();
+    assert!(table.is_empty() && table.verify().unwrap().is_empty());
+}
+
+#[test]
+fn a_write_by_the_function_that_chooses_a_part_is_refused() {
+    let table = Table::in_memory().unwrap();
+    for value in [vec![1; 10], vec![1; 30_000]] {
+        table.put(b"k", &value).unwrap();
+        let (mut refused, mut part) = (None, Vec::new());
+        let choose = |len| {
+            refused = table.put(b"k", b"w").err();
+            0..len
+        };
+        assert_eq!(table.get_part(b"k", choose, &mut part).unwrap(), Some(value.len()));
+        assert_eq!((refused.unwrap().kind(), part == value), (ErrorKind::WouldDeadlock, true));
+    }
+}
+
+#[test]
+fn a_part_that_would_wait_with_a_value_held_is_written_whole_or_not_at_all() {
+    let table = Table::in_memory().unwrap();
+    (0..100u8).for_each(|n| table.put(&[n], &[3; 30]).unwrap());
+    let mut tried = 0;
+    for n in 0..40u8 {
+        let old = vec![100 + n; 30_000];
+        table.put(b"large", &old).unwrap();
+        let is_of_large = |frame: &u32| table.pager.read(*frame).unwrap().iter().all(|&byte| byte == old[0]);
+        let frames: Vec<u32> = (0..table.pager.frame_count()).filter(is_of_large).collect();
+        let held = table.get_ref(&[n]).unwrap();
+        if refuse_to_wait_with_values().is_ok() {
+            continue; // it was copied
+        }
+        // As an eviction does while it copies a frame.
+        let latch = table.pager.read(frames[3]).unwrap();
+        let written = table.write_part(b"large", 0, &[2; 30_000]);
+        drop((latch, held));
+        tried += 1;
+        let expected = if written.is_ok() { vec![2; 30_000] } else { old };
+        assert!(table.get(b"large").unwrap().as_ref() == Some(&expected), "beside {n}: {written:?}");
+    }
+    assert!(tried > 0, "no value was held");
+    table.put(b"large", b"").unwrap();
+}
+
+#[test]
 fn a_table_that_loses_its_pairs_shrinks_and_its_file_with_it() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.spt");
