@@ -566,8 +566,9 @@ impl Bucket<'_> {
         match self.add(tag, new) {
             Ok(delta) => Ok(Delta { bucket: delta.bucket - (old.bytes() + page::SLOT_BYTES) as i64, ..delta }),
             Err(e) => {
-                // Nothing else changed in the page, so the removed record still fits, unless the file was damaged before.
-                // An overflow page may have been evicted, or be latched by another thread while this one holds a value.
+                // Nothing else changed in the page, so the removed record still fits, unless the file was damaged
+                // before. An overflow page may have been evicted, or be latched by another thread while this one holds
+                // a value.
                 self.change(location, |bytes| page::insert(bytes, tag, old))
                     .inspect_err(|lost| self.buckets.pager.poison(lost.message()))?;
                 Err(e)

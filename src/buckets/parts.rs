@@ -101,7 +101,8 @@ impl Bucket<'_> {
         if at.checked_add(part.len()).is_none_or(|end| end > len) {
             return Ok(false);
         }
-        // A thread that holds a value may be refused the latch of any frame, and a half written part could not be undone.
+        // A thread that holds a value may be refused the latch of any frame, and a half written part could not be
+        // undone.
         match extent.filter(|_| refuse_to_wait_with_values().is_ok()) {
             Some(extent) => self
                 .buckets

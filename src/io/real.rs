@@ -619,8 +619,8 @@ fn reserve(_file: &fs::File, _bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Waits by `call`, a `sync_file_range` with these flags. Where the system has no such call, or a sandbox refuses it, the
-/// sync at the end does all the work. A failed write may have the same error, and no later call returns it.
+/// Waits by `call`, a `sync_file_range` with these flags. Where the system has no such call, or a sandbox refuses it,
+/// the sync at the end does all the work. A failed write may have the same error, and no later call returns it.
 #[cfg(target_os = "linux")]
 fn await_writes(call: impl Fn(libc::c_uint) -> Result<()>) -> Result<()> {
     const NOTHING: libc::c_uint = 0;

@@ -55,8 +55,8 @@ impl Blocks {
     }
 }
 
-/// The checkpoints that readers hold, in order; `None` if that cannot be known. A program that locks a part of the file,
-/// as users of ndbm do, holds all numbers in it.
+/// The checkpoints that readers hold, in order; `None` if that cannot be known. A program that locks a part of the
+/// file, as users of ndbm do, holds all numbers in it.
 pub(super) fn held_checkpoints(file: &dyn File) -> Option<Vec<Range<u64>>> {
     let (mut held, mut from) = (Vec::new(), 1);
     while let Some(numbers) = file.first_locked_bytes(from..UNFINISHED_BYTE).ok()? {

@@ -189,7 +189,8 @@ fn a_write_by_the_progress_function_of_a_backup_is_refused_and_not_a_deadlock() 
     table.close().unwrap();
 }
 
-/// The system returns the error of a failed write once. If another thread has got it, the checkpoint's own sync succeeds.
+/// The system returns the error of a failed write once. If another thread has got it, the checkpoint's own sync
+/// succeeds.
 #[test]
 fn a_checkpoint_does_not_complete_if_a_sync_of_another_thread_failed_meanwhile() {
     let directory = tempfile::tempdir().unwrap();

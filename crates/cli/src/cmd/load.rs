@@ -520,8 +520,8 @@ impl Loading<'_> {
         Ok(self.table.get_or_init(|| table))
     }
 
-    /// Returns the files that this load makes, and removes if it fails: the table and the files of other databases. None
-    /// before the table is open, and none if another process made it.
+    /// Returns the files that this load makes, and removes if it fails: the table and the files of other databases.
+    /// None before the table is open, and none if another process made it.
     fn created(&self) -> &[PathBuf] {
         self.created.get().map_or(&[], Vec::as_slice)
     }

@@ -106,8 +106,8 @@ impl<'i> Csv<'i> {
         }
     }
 
-    /// Refuses a record that exceeds a limit. The next call skips the rest of it, because a line end within quotes starts
-    /// no row.
+    /// Refuses a record that exceeds a limit. The next call skips the rest of it, because a line end within quotes
+    /// starts no row.
     fn too_long(&mut self, scan: Scan, what: String) -> Record {
         self.skipped = Some(scan);
         Record::Bad(what)

@@ -180,7 +180,8 @@ impl<'a> Plan<'a> {
                     reply::integer(out, 0);
                     return Ok(Edit::Keep);
                 };
-                let is_allowed = conditions.allow(attributes.expires_at_ms as i64, at_ms); // at most `EXPIRES_AT_MAX_MS`
+                // At most `EXPIRES_AT_MAX_MS`.
+                let is_allowed = conditions.allow(attributes.expires_at_ms as i64, at_ms);
                 reply::integer(out, is_allowed.into());
                 if is_allowed { expire(&old, new, at_ms, now_ms) } else { Edit::Keep }
             }

@@ -1,5 +1,5 @@
-//! Secret arguments: passwords, and the rules of ACL SETUSER. The slow log and MONITOR show `(redacted)` in their place,
-//! as Redis does.
+//! Secret arguments: passwords, and the rules of ACL SETUSER. The slow log and MONITOR show `(redacted)` in their
+//! place, as Redis does.
 
 use super::call::Args;
 use super::spec::{Id, Names};

@@ -112,8 +112,8 @@ impl<'k> Shared<'k> {
     }
 
     /// Stores the pairs in order if the database is plain, up to the first that would replace a collection, whose
-    /// segments only exclusive entry can release. Returns how many it stored. `attributes(n)` replaces the attributes of
-    /// pair `n`.
+    /// segments only exclusive entry can release. Returns how many it stored. `attributes(n)` replaces the attributes
+    /// of pair `n`.
     ///
     /// # Errors
     /// Returns the errors of [`Table::put_many`]; pairs before the one that failed may be stored.

@@ -201,8 +201,8 @@ impl Exclusive<'_> {
         }
     }
 
-    /// Removes some segments that belong to no key. Returns whether there may be more. Must not be called between `begin`
-    /// and `commit`.
+    /// Removes some segments that belong to no key. Returns whether there may be more. Must not be called between
+    /// `begin` and `commit`.
     pub(in crate::keyspace) fn remove_released(&mut self, database: usize) -> Result<bool> {
         debug_assert!(!self.has_begun(), "the commit would store a part of the transaction");
         let mut counts = self.counts(database);

@@ -78,8 +78,8 @@ impl Exclusive<'_> {
         }
     }
 
-    /// [`commit`](Self::commit) for [`begin_many`](Self::begin_many): then evicts what the changes added beyond the memory
-    /// limit. Does nothing in memory.
+    /// [`commit`](Self::commit) for [`begin_many`](Self::begin_many): then evicts what the changes added beyond the
+    /// memory limit. Does nothing in memory.
     ///
     /// # Errors
     /// Those of [`commit`](Self::commit).

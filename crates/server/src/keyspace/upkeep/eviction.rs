@@ -15,8 +15,8 @@
 //! does: the higher it is, the less likely a use increments it, and it loses one for each minute without a use.
 //!
 //! A write evicts a bounded number of keys, even if the limit was lowered far below what is in use; housekeeping evicts
-//! the rest. During a transaction over a file none are evicted, since the removals would become part of it. What it added
-//! beyond the limit is evicted when it is stored.
+//! the rest. During a transaction over a file none are evicted, since the removals would become part of it. What it
+//! added beyond the limit is evicted when it is stored.
 //!
 //! Cost: one hash and one store per access with a limit; one load without.
 
@@ -316,8 +316,8 @@ impl KeySpace {
 }
 
 impl Exclusive<'_> {
-    /// Removes keys until `bytes` more fit. Returns whether it removed any, or merged buckets. Must not be called between
-    /// `begin` and `commit`.
+    /// Removes keys until `bytes` more fit. Returns whether it removed any, or merged buckets. Must not be called
+    /// between `begin` and `commit`.
     pub(in crate::keyspace) fn evict(&mut self, bytes: u64) -> Result<bool> {
         debug_assert!(!self.has_begun(), "staged removals free no memory, so the loop would not end");
         let space = self.space();
