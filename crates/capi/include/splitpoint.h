@@ -675,10 +675,10 @@ spt_status spt_compact(spt_table *table, spt_progress_fn progress, void *context
 
 /** spt_backup, spt_backup_file, spt_restore - copy a table that is in use, and put it back
  *
- * spt_backup copies an open table to the file at `path`, as of one moment between two writes. Writers continue; those of
- * a table in memory wait. spt_backup_file copies the table in the file `from`, which another process may have open, with
- * every write that has returned. The copy is a table like any other. It has a temporary name until it is complete and on
- * the disk.
+ * spt_backup copies an open table to the file at `path`, as of one moment between two writes. Writers continue, but wait
+ * if the table is in memory. spt_backup_file copies the table in the file `from`, which another process may have open,
+ * with every write that has returned. The copy is a table like any other. It has a temporary name until it is complete
+ * and on the disk.
  *
  * spt_restore replaces the table at `path` by the backup `from`: copies it, checks the whole copy, and only then gives
  * it the name.

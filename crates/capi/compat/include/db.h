@@ -48,8 +48,8 @@ typedef struct __db {
     /* Makes changes safe from a power loss, and visible to readers. */
     int (*sync)(const struct __db *db, unsigned int flags);
     void *internal;
-    /* A descriptor of the file, for fstat; -1 with ENOENT for a table in memory. The file has locks of the database: lock
-     * another file. */
+    /* A descriptor of the file, for fstat; -1 with ENOENT for a table in memory. The database has locks on the file, so
+     * lock another one. */
     int (*fd)(const struct __db *db);
 } DB;
 

@@ -62,8 +62,8 @@ datum dbm_nextkey(DBM *db);
 int dbm_error(DBM *db);
 int dbm_clearerr(DBM *db);
 
-/* Descriptors of name.dir and name.pag, for fstat. Lock name.dir: name.pag has locks of the database. Do not close them
- * or write to them. */
+/* Descriptors of name.dir and name.pag, for fstat. Lock name.dir: the database has locks on name.pag. Do not close
+ * them or write to them. */
 int dbm_dirfno(DBM *db);
 int dbm_pagfno(DBM *db);
 

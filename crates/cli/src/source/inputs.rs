@@ -470,7 +470,7 @@ impl<'i> Inputs<'i> {
         }
     }
 
-    /// Feeds the keys of a table, then those of a server's other databases, which have files of their own.
+    /// Feeds the keys of a table, then the keys of the server's other databases, each of which has its own file.
     fn feed_databases(&mut self, index: usize, path: PathBuf, take: &mut TakeItem<'_>) -> Result<End> {
         let (number, others) = databases(&path)?;
         let is_alone = number == 0 && others.is_empty();

@@ -15,7 +15,7 @@ impl Exclusive<'_> {
     /// Within a larger transaction O(keys).
     ///
     /// # Errors
-    /// Returns the errors of [`Table::clear`], or those of [`may_flush`](Self::may_flush).
+    /// Returns the errors of [`Table::clear`] and of [`may_flush`](Self::may_flush).
     pub fn flush(&mut self, database: usize) -> Result<()> {
         if self.has_begun_many() {
             return self.flush_within(database);

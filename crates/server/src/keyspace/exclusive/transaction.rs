@@ -82,7 +82,7 @@ impl Exclusive<'_> {
     /// memory limit. Does nothing in memory.
     ///
     /// # Errors
-    /// Those of [`commit`](Self::commit).
+    /// Returns the errors of [`commit`](Self::commit).
     pub(crate) fn commit_many(&mut self) -> Result<()> {
         if !self.has_begun() {
             return Ok(());
