@@ -82,11 +82,23 @@ impl Table {
     }
 
     pub(super) fn put_many_as(&self, asked: Durability, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) -> Result<()> {
-        let put_at = |index: usize| {
-            let (key, value) = &pairs[index];
-            WalRecord::Put { key: key.as_ref(), value: value.as_ref() }
-        };
-        self.write_many(asked, pairs.len(), put_at, |_| usize::MAX, |_, _| ())
+        self.write_many(asked, pairs.len(), put_of(pairs), |_| usize::MAX, |_, _| ())
+    }
+
+    /// [`put_many`](Self::put_many) that also returns how many pairs, from the first on, are stored. After an error
+    /// these may be all, which then are not as durable as without it.
+    ///
+    /// ```
+    /// let table = splitpoint::Table::in_memory()?;
+    /// let (stored, outcome) = table.put_many_counted(&[("alice", "1"), ("bob", "2")]);
+    /// assert_eq!((stored, outcome?), (2, ()));
+    /// # Ok::<(), splitpoint::Error>(())
+    /// ```
+    #[doc(hidden)] // the server's
+    pub fn put_many_counted(&self, pairs: &[(impl AsRef<[u8]>, impl AsRef<[u8]>)]) -> (usize, Result<()>) {
+        let mut done = 0;
+        let stored = self.write_many(self.durability, pairs.len(), put_of(pairs), |_| usize::MAX, |_, _| done += 1);
+        (done, stored)
     }
 
     /// Appends each pair, in order, as [`append`](Self::append) does. Returns the new length of each value. Faster than
@@ -260,6 +272,10 @@ impl Table {
         }
         Ok(run)
     }
+}
+
+fn put_of<'p>(pairs: &'p [(impl AsRef<[u8]>, impl AsRef<[u8]>)]) -> impl Fn(usize) -> WalRecord<'p> {
+    move |index| WalRecord::Put { key: pairs[index].0.as_ref(), value: pairs[index].1.as_ref() }
 }
 
 fn append_of((key, tail): &(impl AsRef<[u8]>, impl AsRef<[u8]>)) -> WalRecord<'_> {

@@ -436,6 +436,7 @@ const METHODS: &[(&str, InChild, Call)] = &[
     ("Table::get_many", Refuses, |t, _| outcome(t.get_many(&["k"]))),
     ("Table::get_many_with", Refuses, |t, _| outcome(t.get_many_with(&["k"], |_, _| ()))),
     ("Table::put_many", Refuses, |t, _| outcome(t.put_many(&[("k", "child")]))),
+    ("Table::put_many_counted", Refuses, |t, _| outcome(t.put_many_counted(&[("k", "child")]).1)),
     ("Table::append_many", Refuses, |t, _| outcome(t.append_many(&[("k", "child")]))),
     ("Table::append_many_within", Refuses, |t, _| {
         outcome(t.append_many_within(&[("k", "child")], |_| usize::MAX, |_, _| ()))

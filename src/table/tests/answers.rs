@@ -207,7 +207,7 @@ fn a_write_that_changes_nothing_syncs_nothing_where_nothing_waits() {
 
 #[test]
 fn a_write_of_many_that_fails_gives_its_error_once_the_pairs_before_are_on_the_disk() {
-    for write in 0..3 {
+    for write in 0..4 {
         let disk = Simulated::new(State::default());
         let table = open(Arc::new(disk.clone()));
         table.put(b"there", b"1").unwrap();
@@ -218,10 +218,15 @@ fn a_write_of_many_that_fails_gives_its_error_once_the_pairs_before_are_on_the_d
         let written = match write {
             0 => table.put_many(&pairs),
             1 => table.append_many(&pairs).map(drop),
+            2 => {
+                let (stored, outcome) = table.put_many_counted(&pairs);
+                assert_eq!(stored, 1);
+                outcome
+            }
             _ => table.append_many_within(&pairs, |_| usize::MAX, |index, len| appended.push((index, len))),
         };
         let error = written.unwrap_err();
-        assert!(write < 2 || appended == [(0, Some(1))], "{appended:?}");
+        assert!(write < 3 || appended == [(0, Some(1))], "{appended:?}");
         assert_eq!(error.kind(), ErrorKind::DiskFull, "{error}");
         assert_eq!(left_of(&disk, b"a"), Some(vec![1]));
         assert_eq!((left_of(&disk, b"large"), left_of(&disk, b"b")), (None, None));

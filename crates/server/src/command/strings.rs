@@ -264,7 +264,7 @@ pub(crate) fn mset(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>, only_abse
         }
     } else {
         let pairs: Vec<(&[u8], &[u8])> = pairs().collect();
-        alone.put_many(call.database, &pairs, |_| Attributes::NONE)?;
+        alone.put_many(call.database, &pairs, |_| Attributes::NONE).1?;
     }
     if only_absent {
         reply::integer(call.out, 1)

@@ -82,6 +82,7 @@ pub(crate) use pairs::{Pairs, PairsMut};
 pub(crate) use record::{Attributes, EXPIRES_AT_MAX_MS, Kind, Record};
 pub use served_file::{Marks, ServedFile, ServedScan};
 pub use shared::Shared;
+pub(crate) use shared::answerable;
 use splitpoint::Table;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};

@@ -112,43 +112,43 @@ impl<'k> Shared<'k> {
     }
 
     /// Stores the pairs in order if the database is plain, up to the first that would replace a collection, whose
-    /// segments only exclusive entry can release. Returns how many it stored. `attributes(n)` replaces the attributes
-    /// of pair `n`.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Table::put_many`]; pairs before the one that failed may be stored.
+    /// segments only exclusive entry can release. Returns how many it stored, and the error that ended the call early.
+    /// `attributes(n)` replaces the attributes of pair `n`.
     #[inline]
     pub(crate) fn put_many(
         &self,
         database: usize,
         pairs: &[(&[u8], &[u8])],
         attributes: impl Fn(usize) -> Attributes,
-    ) -> Result<usize> {
+    ) -> (usize, Result<()>) {
         if self.space.memory.is_much(pairs.iter().map(|(_, value)| value.len()).sum()) {
-            return Ok(0);
+            return (0, Ok(()));
         }
-        let Some(table) = self.plain_table(database, pairs.iter().map(|(key, _)| *key)) else { return Ok(0) };
-        let Some(table) = table.as_ref() else { return Ok(0) };
+        let Some(table) = self.plain_table(database, pairs.iter().map(|(key, _)| *key)) else { return (0, Ok(())) };
+        let Some(table) = table.as_ref() else { return (0, Ok(())) };
         if self.space.databases[database].has_segments.load(Relaxed) {
             return self.put_over_collections(table, database, pairs, attributes);
         }
         let database = &self.space.databases[database];
         let coding = self.space.coding(database);
         let is_plain = |index: usize| !coding.needs_head(attributes(index), pairs[index].1);
-        if (0..pairs.len()).all(is_plain) {
+        let (done, outcome) = if (0..pairs.len()).all(is_plain) {
             match pairs {
-                [(key, value)] => table.put(key, value)?,
-                _ => table.put_many(pairs)?,
+                [(key, value)] => {
+                    let outcome = table.put(key, value);
+                    (usize::from(outcome.is_ok()), outcome)
+                }
+                _ => table.put_many_counted(pairs),
             }
         } else {
             if !database.has_heads() {
-                return Ok(0);
+                return (0, Ok(()));
             }
-            put_coded(table, database, coding, pairs, attributes)?;
-        }
-        self.space.events.changes.fetch_add(pairs.len() as u64, Relaxed);
-        self.space.memory.note_writes(self.space, pairs, &self.clock);
-        Ok(pairs.len())
+            put_coded(table, database, coding, pairs, attributes)
+        };
+        self.space.events.changes.fetch_add(done as u64, Relaxed);
+        self.space.memory.note_writes(self.space, &pairs[..done], &self.clock);
+        (done, outcome.map_err(Into::into))
     }
 
     /// [`put_many`](Self::put_many) where old values may be collections.
@@ -159,16 +159,13 @@ impl<'k> Shared<'k> {
         database: usize,
         pairs: &[(&[u8], &[u8])],
         attributes: impl Fn(usize) -> Attributes,
-    ) -> Result<usize> {
+    ) -> (usize, Result<()>) {
         let bytes_max = pairs.iter().map(|(_, value)| value.len()).max().unwrap_or(0);
         let keys: Vec<&[u8]> = pairs.iter().map(|(key, _)| *key).collect();
         let put = |index: usize, _: Option<Old<'_>>, new: &mut New<'_>| new.put(attributes(index), pairs[index].1);
         let (done, outcome) = self.space.edit_many(table, database, &keys, bytes_max, &self.clock, put);
-        if done == 0 || done == pairs.len() {
-            outcome?; // otherwise the rest, which the caller tries again, finds it
-        }
         self.space.memory.note_use(&keys[..done], &self.clock);
-        Ok(done)
+        (done, outcome)
     }
 
     /// Appends each pair's bytes to the value of its key, in order, if the database is plain; otherwise changes nothing
@@ -296,17 +293,23 @@ impl<'k> Shared<'k> {
     }
 }
 
-/// Stores the pairs in order, each with the attributes for its index.
+/// How many of `count` stores, of which `put_many` made the first, may be answered with success: not one if all are
+/// made and there is an error, since then they are not as durable as the answers would say.
+pub(crate) fn answerable((done, outcome): (usize, Result<()>), count: usize) -> usize {
+    if outcome.is_err() && done == count { 0 } else { done }
+}
+
+/// Stores the pairs in order, each with the attributes for its index. Returns how many, and the error that ended the
+/// call early.
 pub(super) fn put_coded(
     table: &Table,
     database: &Database,
     coding: Coding,
     pairs: &[(&[u8], &[u8])],
     attributes: impl Fn(usize) -> Attributes,
-) -> splitpoint::Result<()> {
+) -> (usize, splitpoint::Result<()>) {
     with_scratch(|coded| {
-        coded.clear();
-        let mut ends = [0; WINDOW];
+        let (mut ends, mut done) = ([0; WINDOW], 0);
         for (number, pairs) in pairs.chunks(WINDOW).enumerate() {
             coded.clear();
             for (index, (_, value)) in pairs.iter().enumerate() {
@@ -321,8 +324,12 @@ pub(super) fn put_coded(
                 coded_pairs[index] = (key, &coded[start..ends[index]]);
                 start = ends[index];
             }
-            table.put_many(&coded_pairs[..pairs.len()])?;
+            let (stored, outcome) = table.put_many_counted(&coded_pairs[..pairs.len()]);
+            done += stored;
+            if outcome.is_err() {
+                return (done, outcome);
+            }
         }
-        Ok(())
+        (done, Ok(()))
     })
 }

@@ -69,15 +69,26 @@ impl Exclusive<'_> {
         })
     }
 
-    /// Stores the pairs in order. `attributes(n)` replaces the attributes of pair `n`.
-    ///
-    /// # Errors
-    /// Returns the errors of [`splitpoint::Table::put_many`].
+    /// Stores the pairs in order. Returns how many, and the error that ended the call early. `attributes(n)` replaces
+    /// the attributes of pair `n`.
     pub(crate) fn put_many(
         &mut self,
         database: usize,
         pairs: &[(&[u8], &[u8])],
         attributes: impl Fn(usize) -> Attributes,
+    ) -> (usize, Result<()>) {
+        let mut done = 0;
+        let outcome = self.put_counted(database, pairs, attributes, &mut done);
+        (done, outcome)
+    }
+
+    /// [`put_many`](Self::put_many) that counts in `done` what it stored.
+    fn put_counted(
+        &mut self,
+        database: usize,
+        pairs: &[(&[u8], &[u8])],
+        attributes: impl Fn(usize) -> Attributes,
+        done: &mut usize,
     ) -> Result<()> {
         let table = self.table(database)?;
         let has_segments = self.counts(database).segments > 0;
@@ -85,19 +96,21 @@ impl Exclusive<'_> {
             || has_segments
             || self.space.in_file() && pairs.iter().any(|(key, _)| marks::is_marked(key))
         {
-            let put = |(index, (key, value)): (usize, &(&[u8], &[u8]))| {
-                self.put(database, key, value, Lifetime::Are(attributes(index)))
-            };
-            return pairs.iter().enumerate().try_for_each(put);
+            for (index, (key, value)) in pairs.iter().enumerate() {
+                self.put(database, key, value, Lifetime::Are(attributes(index)))?;
+                *done += 1;
+            }
+            return Ok(());
         }
         for (index, (key, value)) in pairs.iter().enumerate() {
             self.allow_heads(database, attributes(index), value)?;
             self.changed(database, key);
         }
         let target = self.database(database);
-        put_coded(&table, target, self.space.coding(target), pairs, attributes)?;
-        self.space.memory.note_writes(self.space, pairs, &self.clock);
-        Ok(())
+        let (stored, outcome) = put_coded(&table, target, self.space.coding(target), pairs, attributes);
+        *done = stored;
+        self.space.memory.note_writes(self.space, &pairs[..stored], &self.clock);
+        Ok(outcome?)
     }
 
     /// Appends `tail` to the value of `key`, which is empty if the key is absent. Returns the new length; the key

@@ -7,7 +7,7 @@
 use super::entry::{Executed, Pause, Work};
 use super::{MemcachedSession, OUTPUT_BYTES, answer};
 use crate::command::spec::Id;
-use crate::keyspace::{Attributes, Edit, Exclusive, New, Old, Record, Result, SHORT_VALUE_BYTES, Shared, now_ms};
+use crate::keyspace::{self, Attributes, Edit, Exclusive, New, Old, Record, Result, SHORT_VALUE_BYTES, Shared, now_ms};
 use crate::memcached::DATABASE;
 use crate::memcached::classic;
 use crate::memcached::meta::{self, Facts};
@@ -293,7 +293,8 @@ impl MemcachedSession {
         let attributes = |index: usize| run.attributes[index];
         let mut done = 0;
         if !work.is_alone() {
-            done = work.shared(run.start)?.put_many(DATABASE, pairs, attributes).unwrap_or(0);
+            let stored = work.shared(run.start)?.put_many(DATABASE, pairs, attributes);
+            done = keyspace::answerable(stored, pairs.len());
         }
         self.unsynced = true;
         // After an error, one by one, each with its own answer.
@@ -302,14 +303,15 @@ impl MemcachedSession {
             let alone = work.alone(run.start)?;
             let (rest, attributes) = (&pairs[done..], |index: usize| attributes(done + index));
             let bytes = rest.iter().map(|(_, value)| value.len()).sum();
-            if alone.make_room(bytes).and_then(|()| alone.put_many(DATABASE, rest, attributes)).is_err() {
-                let store = |(index, &(key, value)): (usize, &(&[u8], &[u8]))| {
-                    let of_this = |_| attributes(index);
-                    alone.make_room(value.len()).and_then(|()| alone.put_many(DATABASE, &[(key, value)], of_this))
-                };
-                stored.extend((0..done).map(|_| Ok(())));
-                stored.extend(rest.iter().enumerate().map(store));
+            if alone.make_room(bytes).is_ok() {
+                done += keyspace::answerable(alone.put_many(DATABASE, rest, attributes), rest.len());
             }
+            let store = |(index, &(key, value)): (usize, &(&[u8], &[u8]))| {
+                alone.make_room(value.len())?;
+                alone.put_many(DATABASE, &[(key, value)], |_| run.attributes[index]).1
+            };
+            stored.extend((0..done).map(|_| Ok(())));
+            stored.extend(pairs.iter().enumerate().skip(done).map(store));
         }
         for (index, (key, _)) in pairs.iter().enumerate() {
             self.note_use(key, false);

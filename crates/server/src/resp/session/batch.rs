@@ -255,7 +255,7 @@ impl RespSession {
                 let done = match id {
                     Id::Append => self.append_run(Turn::Alone(&mut alone), args, out),
                     _ if edits => self.store_run_alone(&mut alone, id, args, out),
-                    _ => self.set_run_alone(&mut alone, args, out).then_some(run.len()),
+                    _ => self.set_run_alone(&mut alone, args, out),
                 };
                 blocking::serve(work.server, &mut alone);
                 done

@@ -27,37 +27,32 @@ impl RespSession {
         let mut pairs: [(&[u8], &[u8]); MOST] = [(&[], &[]); MOST];
         let count = pairs_of(args, &mut pairs);
         let stored = shared.put_many(self.state.database, &pairs[..count], |_| Attributes::NONE);
-        self.end_stores(stored, out)
+        self.end_stores(stored, count, out)
     }
 
-    /// Answers requests that stored their pairs; `None` if none did.
-    fn end_stores(&mut self, stored: keyspace::Result<usize>, out: &mut Vec<u8>) -> Option<usize> {
-        // After an error, one by one, each with its own answer.
-        let done = stored.ok().filter(|done| *done > 0)?;
-        self.unsynced = true;
+    /// Answers the first of `count` requests that stored their pairs. Returns how many; `None` if the first must be
+    /// answered by itself.
+    fn end_stores(&mut self, stored: (usize, keyspace::Result<()>), count: usize, out: &mut Vec<u8>) -> Option<usize> {
+        self.unsynced |= stored.0 > 0;
+        let done = keyspace::answerable(stored, count);
         (0..done).for_each(|_| reply::ok(out));
-        Some(done)
+        (done > 0).then_some(done)
     }
 
+    /// [`set_run`](Self::set_run) with exclusive entry.
     pub(super) fn set_run_alone<'a>(
         &mut self,
         alone: &mut Exclusive<'_>,
         args: impl Iterator<Item = Args<'a>>,
         out: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Option<usize> {
         let mut pairs: [(&[u8], &[u8]); RUN_MAX] = [(&[], &[]); RUN_MAX];
         let count = pairs_of(args, &mut pairs);
         self.unsynced = true;
-        let bytes = pairs[..count].iter().map(|(_, value)| value.len()).sum();
-        let stored = alone
-            .make_room(bytes)
-            .and_then(|()| alone.put_many(self.state.database, &pairs[..count], |_| Attributes::NONE));
+        alone.make_room(pairs[..count].iter().map(|(_, value)| value.len()).sum()).ok()?;
+        let stored = alone.put_many(self.state.database, &pairs[..count], |_| Attributes::NONE);
         events::report_run(&self.state.server.notices, alone, "set", self.state.client.id);
-        if stored.is_ok() {
-            (0..count).for_each(|_| reply::ok(out));
-        }
-        // After an error, one by one, each with its own answer; what was stored before the error is stored again.
-        stored.is_ok()
+        self.end_stores(stored, count, out)
     }
 
     /// Answers APPENDs up to the first with an invalid option. Returns how many; `None` if they must be answered one by
@@ -121,7 +116,7 @@ impl RespSession {
         let before = out.len();
         if let Some((pairs, attributes)) = stores_of(keys, plans) {
             let stored = shared.put_many(self.state.database, &pairs[..count], |index| attributes[index]);
-            return self.end_stores(stored, out);
+            return self.end_stores(stored, count, out);
         }
         let new_bytes = || plans.iter().flatten().map(Plan::new_bytes);
         let bytes = (SHORT_VALUE_BYTES + new_bytes().max().unwrap_or(0), new_bytes().sum());
@@ -162,12 +157,9 @@ impl RespSession {
         let count = self.plans_of(id, alone.now_ms(), args, &mut keys, &mut plans);
         let (pairs, attributes) = stores_of(&keys[..count], &plans[..count])?;
         self.unsynced = true;
-        let bytes = pairs[..count].iter().map(|(_, value)| value.len()).sum();
-        // After an error, one by one, each with its own answer; what was stored before the error is stored again.
-        alone.make_room(bytes).ok()?;
-        alone.put_many(self.state.database, &pairs[..count], |index| attributes[index]).ok()?;
-        (0..count).for_each(|_| reply::ok(out));
-        Some(count)
+        alone.make_room(pairs[..count].iter().map(|(_, value)| value.len()).sum()).ok()?;
+        let stored = alone.put_many(self.state.database, &pairs[..count], |index| attributes[index]);
+        self.end_stores(stored, count, out)
     }
 
     /// The keys and plans of requests, up to the first that is refused. Returns how many.
