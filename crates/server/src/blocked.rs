@@ -18,7 +18,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 #[derive(Default)]
 pub(crate) struct Blocked(Mutex<Queues>);
 
-type Queues = HashMap<(usize, Vec<u8>), VecDeque<Arc<Waiter>>>;
+#[derive(Default)]
+struct Queues {
+    /// Each client has a number, which grows along a queue.
+    of_keys: HashMap<(usize, Vec<u8>), VecDeque<(u64, Arc<Waiter>)>>,
+    last: u64,
+}
+
+impl Queues {
+    fn waiters(&self) -> impl Iterator<Item = &Arc<Waiter>> {
+        self.of_keys.values().flatten().map(|(_, waiter)| waiter)
+    }
+}
 
 /// A client that waits.
 pub(crate) struct Waiter {
@@ -124,10 +135,13 @@ impl Blocked {
     /// Adds a client to the queues of its keys.
     pub(crate) fn add(&self, waiter: &Arc<Waiter>, space: &KeySpace) {
         let mut queues = self.lock();
+        queues.last += 1;
+        let number = queues.last;
         for key in &waiter.keys {
-            queues.entry((waiter.database, key.clone())).or_default().push_back(waiter.clone());
+            let queue = queues.of_keys.entry((waiter.database, key.clone())).or_default();
+            queue.push_back((number, waiter.clone()));
         }
-        space.wanted_keys.store(queues.len(), Relaxed);
+        space.wanted_keys.store(queues.of_keys.len(), Relaxed);
     }
 
     /// Removes a client from the queues of its keys.
@@ -135,36 +149,45 @@ impl Blocked {
         let mut queues = self.lock();
         for key in &waiter.keys {
             let place = (waiter.database, key.clone());
-            if let Some(queue) = queues.get_mut(&place) {
-                queue.retain(|other| !Arc::ptr_eq(other, waiter));
+            if let Some(queue) = queues.of_keys.get_mut(&place) {
+                queue.retain(|(_, other)| !Arc::ptr_eq(other, waiter));
                 if queue.is_empty() {
-                    queues.remove(&place);
+                    queues.of_keys.remove(&place);
                 }
             }
         }
-        space.wanted_keys.store(queues.len(), Relaxed);
+        space.wanted_keys.store(queues.of_keys.len(), Relaxed);
     }
 
-    /// The client that has waited longest and is concerned by a value of this type, after `passed` others.
-    pub(crate) fn concerned(&self, place: &(usize, Vec<u8>), kind: Option<Kind>, passed: usize) -> Option<Arc<Waiter>> {
-        self.lock().get(place)?.iter().filter(|waiter| waiter.wanted.concerns(kind)).nth(passed).cloned()
+    /// Of the clients behind the one with this number, 0 for all, the one that has waited longest and is concerned by a
+    /// value of this type, with its number.
+    pub(crate) fn concerned(
+        &self,
+        place: &(usize, Vec<u8>),
+        kind: Option<Kind>,
+        after: u64,
+    ) -> Option<(u64, Arc<Waiter>)> {
+        let queues = self.lock();
+        let queue = queues.of_keys.get(place)?;
+        let start = queue.partition_point(|(number, _)| *number <= after);
+        queue.range(start..).find(|(_, waiter)| waiter.wanted.concerns(kind)).cloned()
     }
 
     /// The keys for which clients wait.
     pub(crate) fn places(&self) -> Vec<(usize, Vec<u8>)> {
-        self.lock().keys().cloned().collect()
+        self.lock().of_keys.keys().cloned().collect()
     }
 
     /// The number of clients that wait.
     pub(crate) fn len(&self) -> usize {
         let queues = self.lock();
-        let clients: HashSet<u64> = queues.values().flatten().map(|waiter| waiter.client.id).collect();
+        let clients: HashSet<u64> = queues.waiters().map(|waiter| waiter.client.id).collect();
         clients.len()
     }
 
     /// Ends the wait of a client, as its timeout does or with an error. Returns whether it waited.
     pub(crate) fn unblock(&self, space: &KeySpace, client: u64, is_error: bool) -> bool {
-        let found = self.lock().values().flatten().find(|waiter| waiter.client.id == client).cloned();
+        let found = self.lock().waiters().find(|waiter| waiter.client.id == client).cloned();
         let Some(waiter) = found else { return false };
         let mut reply = Vec::new();
         if is_error {

@@ -181,7 +181,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
                     Flow::Wait => (out, flow) = self.execute_on_thread(out).await?,
                     Flow::Close => {
                         self.send(out).await?;
-                        return self.stream.shutdown().await;
+                        return self.drive(|stream, context| stream.poll_shutdown(context)).await;
                     }
                 }
             }
@@ -248,7 +248,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
             // If the client disconnects before its turn, nothing is executed.
             Err(_) => tokio::select! {
                 place = server.waiting.acquire() => place.map_err(io::Error::other)?,
-                gone = self.gone() => return Err(gone.err().unwrap_or_else(session_lost)),
+                gone = self.gone(false) => return Err(gone.err().unwrap_or_else(session_lost)),
             },
         };
         let mut session = self.session.take().ok_or_else(session_lost)?;
@@ -269,31 +269,38 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
     async fn sleep(&mut self, time: Duration) -> io::Result<()> {
         tokio::select! {
             () = tokio::time::sleep(time) => Ok(()),
-            gone = self.gone() => gone,
+            gone = self.gone(false) => gone,
         }
     }
 
     /// Waits until the session has the reply of a command that waits for other clients, or for this time, and appends
-    /// the reply. An error if the client disconnects.
+    /// the reply. Sends messages of other clients as they come. An error if the client disconnects.
     async fn blocked(&mut self, time: Option<Duration>, out: &mut Vec<u8>) -> io::Result<()> {
         let deadline = time.map(|time| tokio::time::Instant::now() + time);
-        let mut late = false;
         loop {
-            match deadline.filter(|_| !late) {
-                Some(deadline) => match tokio::time::timeout_at(deadline, self.gone()).await {
-                    Ok(gone) => gone?,
-                    Err(_) => late = true,
+            let late = match deadline {
+                Some(deadline) => match tokio::time::timeout_at(deadline, self.gone(true)).await {
+                    Ok(gone) => gone.map(|()| false)?,
+                    Err(_) => true,
                 },
-                None => self.gone().await?,
-            }
+                None => self.gone(true).await.map(|()| false)?,
+            };
             if self.session.as_mut().ok_or_else(session_lost)?.unblock(late, out) {
                 return Ok(());
+            }
+            if late {
+                // A writer is popping for it, and will answer or give up.
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            } else {
+                self.send(std::mem::take(out)).await?;
+                *out = OUTPUT.take();
             }
         }
     }
 
-    /// Keeps reading until the client disconnects or is killed, an error occurs, or the session has what it waits for.
-    async fn gone(&mut self) -> io::Result<()> {
+    /// Keeps reading until the client disconnects or is killed, an error occurs, the session has what it waits for, or,
+    /// with `messages`, another client has sent a message.
+    async fn gone(&mut self, messages: bool) -> io::Result<()> {
         let most = self.server.settings.request_bytes.load(Relaxed);
         let (client, stream, kept, session) = (&self.client, &mut self.stream, &mut self.kept, &mut self.session);
         poll_fn(|context| {
@@ -301,7 +308,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
             if client.is_killed() {
                 return Poll::Ready(Err(io::Error::other("ended while it waited")));
             }
-            if session.as_mut().is_some_and(|session| session.is_unblocked()) {
+            if session.as_mut().is_some_and(|session| session.is_unblocked()) || messages && client.has_pushes() {
                 return Poll::Ready(Ok(()));
             }
             while kept.len() < most {
@@ -331,16 +338,21 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
         if let Some(session) = &mut self.session {
             session.take_pushes(&mut out);
         }
-        let mut sent = 0;
-        while sent < out.len() {
-            let count = self.write(&out[sent..]).await?;
+        let mut rest = out.as_slice();
+        while !rest.is_empty() {
+            self.client.output_bytes.store(rest.len(), Relaxed);
+            let count = self.drive(|stream, context| stream.poll_write(context, rest)).await?;
+            if count == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
             self.figures.bytes_out.fetch_add(count as u64, Relaxed);
-            sent += count;
+            rest = &rest[count..];
         }
-        if sent > 0 {
+        if !out.is_empty() {
+            // TLS keeps what the socket does not take yet.
+            self.drive(|stream, context| stream.poll_flush(context)).await?;
             self.client.output_bytes.store(0, Relaxed);
             self.client.active_s.store(self.server.clock_s.load(Relaxed), Relaxed);
-            poll_fn(|context| Pin::new(&mut self.stream).poll_flush(context)).await?;
         }
         out.clear();
         if out.capacity() <= OUTPUT_KEPT_BYTES {
@@ -349,24 +361,24 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
         Ok(())
     }
 
-    /// Sends some bytes, and reads requests at the same time. An error if the client neither reads nor sends for too
-    /// long, or was killed.
-    async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    /// Takes a step of sending, and reads requests at the same time. An error if the client neither reads nor sends for
+    /// too long, or was killed.
+    async fn drive<R>(&mut self, mut step: impl Step<T, R>) -> io::Result<R> {
         // Usually all bytes are sent at once, and no timer is needed.
         let stream = &mut self.stream;
-        let at_once = poll_fn(|context| match Pin::new(&mut *stream).poll_write(context, bytes) {
+        let at_once = poll_fn(|context| match step(Pin::new(&mut *stream), context) {
             Poll::Ready(result) => Poll::Ready(Some(result)),
             Poll::Pending => Poll::Ready(None),
         });
         if let Some(result) = at_once.await {
             return result;
         }
-        self.client.output_bytes.store(bytes.len(), Relaxed);
         let patience = Duration::from_secs(self.server.settings.stalled_s.load(Relaxed));
         loop {
-            match tokio::time::timeout(patience, self.write_or_read(bytes)).await {
-                Ok(Ok(0)) => {} // it has sent something
-                Ok(result) => return result,
+            match tokio::time::timeout(patience, self.drive_or_read(&mut step)).await {
+                Ok(Ok(None)) => {} // it has sent something
+                Ok(Ok(Some(result))) => return Ok(result),
+                Ok(Err(error)) => return Err(error),
                 Err(_) => {
                     return Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read its replies"));
                 }
@@ -374,8 +386,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
         }
     }
 
-    /// Sends some of the bytes and returns their number; 0 if instead the client sent requests.
-    async fn write_or_read(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    /// Returns what the step returns; `None` if instead the client sent requests.
+    async fn drive_or_read<R>(&mut self, step: &mut impl Step<T, R>) -> io::Result<Option<R>> {
         let reads_ahead = self.session.as_ref().is_some_and(|session| session.reads_ahead());
         let most = if reads_ahead { self.server.settings.request_bytes.load(Relaxed) } else { 0 };
         let (client, stream, kept, ended) = (&self.client, &mut self.stream, &mut self.kept, &mut self.ended);
@@ -384,11 +396,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
             if client.is_killed() {
                 return Poll::Ready(Err(io::Error::other("ended while it did not read its replies")));
             }
-            if let Poll::Ready(result) = Pin::new(&mut *stream).poll_write(context, bytes) {
-                return Poll::Ready(match result {
-                    Ok(0) => Err(io::ErrorKind::WriteZero.into()),
-                    result => result,
-                });
+            if let Poll::Ready(result) = step(Pin::new(&mut *stream), context) {
+                return Poll::Ready(result.map(Some));
             }
             if *ended || kept.len() >= most {
                 return Poll::Pending;
@@ -396,12 +405,17 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
             read_more(stream, kept, 0, context).map_ok(|count| {
                 *ended = count == 0;
                 client.input_bytes.store(kept.len(), Relaxed);
-                0
+                None
             })
         })
         .await
     }
 }
+
+/// A step of sending: some bytes, what TLS keeps, or the end.
+trait Step<T, R>: FnMut(Pin<&mut T>, &mut std::task::Context<'_>) -> Poll<io::Result<R>> {}
+
+impl<T, R, F: FnMut(Pin<&mut T>, &mut std::task::Context<'_>) -> Poll<io::Result<R>>> Step<T, R> for F {}
 
 /// Reads into the space after the kept input. Returns the number of bytes, 0 at the end of the stream.
 fn read_more(

@@ -48,13 +48,7 @@ fn sweep(server: &Server, cursor: &mut SweepCursor) {
     let since = Instant::now();
     match server.space.sweep(cursor, SWEPT_AT_ONCE, || since.elapsed() < SWEEP_TIME) {
         Err(error) => tracing::warn!(%error, "sweep of expired keys"),
-        Ok(swept) if swept.removed > 0 && server.space.wanted_keys.load(Relaxed) > 0 => {
-            // Consumers that wait for a stream that is gone.
-            if let Some(mut alone) = server.space.close(Patience::MayWait) {
-                alone.note_all_wanted();
-                blocking::serve(server, &mut alone);
-            }
-        }
+        Ok(swept) if swept.removed > 0 => serve_waiting(server),
         Ok(_) => {}
     }
     if let Err(error) = server.space.sweep_segments(|| since.elapsed() < SWEEP_TIME) {
@@ -64,8 +58,20 @@ fn sweep(server: &Server, cursor: &mut SweepCursor) {
 
 fn evict(server: &Server) {
     let since = Instant::now();
-    if let Err(error) = server.space.evict_excess(|| since.elapsed() < EVICTION_TIME) {
-        tracing::warn!(%error, "eviction");
+    match server.space.evict_excess(|| since.elapsed() < EVICTION_TIME) {
+        Err(error) => tracing::warn!(%error, "eviction"),
+        Ok(true) => serve_waiting(server),
+        Ok(false) => {}
+    }
+}
+
+/// Answers consumers that wait for a stream that is gone.
+fn serve_waiting(server: &Server) {
+    if server.space.wanted_keys.load(Relaxed) > 0
+        && let Some(mut alone) = server.space.close(Patience::MayWait)
+    {
+        alone.note_all_wanted();
+        blocking::serve(server, &mut alone);
     }
 }
 

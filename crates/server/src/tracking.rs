@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The table of keys is bounded: beyond [`KEYS_MAX`] keys or [`BYTES_MAX`] bytes any key is dropped, as if it had
-//! changed. As in Redis, keys of the same name in several databases are one.
+//! changed. As in Redis, keys of the same name in several databases are one. Numbers of clients that no longer track
+//! keys remain in it until the key changes or its list doubles, since a search for them would make all writers wait.
 //!
 //! A key is remembered before the lookup's shared entry to the key space ends, and changes are reported while entry is
 //! exclusive, so no change after the lookup is missed.
@@ -101,14 +102,13 @@ impl Tracking {
         let mut inner = self.lock();
         if inner.trackers.remove(&client).is_some() {
             inner.forget_prefixes(client);
-            let mut bytes = 0;
-            inner.keys.retain(|key, clients| {
-                clients.retain(|&other| other != client);
-                bytes += if clients.is_empty() { 0 } else { bytes_of(key, clients) };
-                !clients.is_empty()
-            });
-            inner.key_bytes = bytes;
             self.count.store(inner.trackers.len(), Relaxed);
+            if inner.trackers.is_empty() {
+                inner.key_bytes = 0;
+                let keys = std::mem::take(&mut inner.keys);
+                drop(inner);
+                drop(keys); // slowly, while nobody waits
+            }
         }
     }
 
@@ -130,20 +130,24 @@ impl Tracking {
 
     /// Remembers that a client has read these keys.
     pub(crate) fn remember<'k>(&self, client: u64, keys: impl Iterator<Item = &'k [u8]>, bytes_max: usize) {
-        let mut inner = self.lock();
+        let mut guard = self.lock();
+        let inner = &mut *guard;
         for key in keys {
-            let more = match inner.keys.get_mut(key) {
-                Some(clients) if clients.contains(&client) => 0,
+            match inner.keys.get_mut(key) {
+                Some(clients) if clients.contains(&client) => {}
                 Some(clients) => {
+                    inner.key_bytes -= clients.len() * CLIENT_BYTES;
+                    if clients.len().is_power_of_two() {
+                        clients.retain(|client| inner.trackers.contains_key(client));
+                    }
                     clients.push(client);
-                    CLIENT_BYTES
+                    inner.key_bytes += clients.len() * CLIENT_BYTES;
                 }
                 None => {
                     inner.keys.insert(key.to_vec(), vec![client]);
-                    bytes_of(key, &[client])
+                    inner.key_bytes += bytes_of(key, &[client]);
                 }
-            };
-            inner.key_bytes += more;
+            }
             while inner.keys.len() > KEYS_MAX || inner.key_bytes > BYTES_MAX {
                 // Drops the key itself only if it is the last.
                 let other = inner.keys.keys().find(|other| *other != key).map_or(key, Vec::as_slice).to_vec();

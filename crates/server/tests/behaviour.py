@@ -176,6 +176,14 @@ def encryption(folder):
     connection.socket = context.wrap_socket(connection.socket)
     expect(connection.call("SET", "k", b"x" * 300_000) == "+OK", "a long value by TLS")
     expect(connection.call("GET", "k") == b"x" * 300_000, "a long reply by TLS")
+    # All requests are written before the first reply is read.
+    with secure(port) as stream:
+        stream.sendall(b"*1\r\n$4\r\nPING\r\n" * 1_000_000)
+        left = len(b"+PONG\r\n") * 1_000_000
+        while left > 0:
+            piece = stream.recv(1 << 20)
+            expect(piece, "the connection was closed")
+            left -= len(piece)
     with secure(memcached) as stream:
         stream.sendall(b"set m 0 0 3\r\nabc\r\nget m\r\nquit\r\n")
         expect(received(stream) == b"STORED\r\nVALUE m 0 3\r\nabc\r\nEND\r\n", "memcached by TLS")
@@ -235,6 +243,14 @@ def messages():
     expect(subscribers[0].reply() == [b"pmessage", b"n*", b"news", b"hello"], "a message by pattern")
     expect(publisher.call("PUBSUB", "NUMSUB", "news") == [b"news", 3], "NUMSUB")
     expect(subscribers[0].call("UNSUBSCRIBE") == [b"unsubscribe", b"news", 1], "UNSUBSCRIBE")
+    # A client that waits for something else gets its messages at once.
+    expect(subscribers[2].call("SUBSCRIBE", "alarm") == [b"subscribe", b"alarm", 2], "another channel")
+    subscribers[2].send(("BLPOP", "queue", 0))
+    eventually("BLPOP waits", lambda: b"blocked_clients:1" in publisher.call("INFO", "clients"))
+    expect(publisher.call("PUBLISH", "alarm", "now") == 1, "a client that waits is subscribed")
+    expect(subscribers[2].reply() == [b"message", b"alarm", b"now"], "a message for a client that waits")
+    publisher.call("RPUSH", "queue", "element")
+    expect(subscribers[2].reply() == [b"queue", b"element"], "BLPOP after a message")
     # CLIENT KILL, REPLY, and a name.
     publisher.call("CLIENT", "SETNAME", "publisher")
     expect(b"name=publisher" in publisher.call("CLIENT", "LIST"), "CLIENT LIST")

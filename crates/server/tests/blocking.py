@@ -96,6 +96,18 @@ def a_pipeline_goes_on_after_the_wait(scene):
     return [*first, scene.control.call("RPUSH", "list", "y"), client.reply(), client.reply()]
 
 
+def a_reply_that_is_not_wanted_is_dropped_after_the_wait(scene):
+    clients = [scene.client() for _ in range(2)]
+    for number, (client, wanted) in enumerate(zip(clients, ("SKIP", "OFF"))):
+        client.send(("CLIENT", "REPLY", wanted), ("BLPOP", f"list{number}", "0"))
+        servers.eventually("BLPOP waits", lambda: scene.blocked() == number + 1)
+    scene.control.call("RPUSH", "list0", "a")
+    scene.control.call("RPUSH", "list1", "b")
+    clients[0].send(("PING",))
+    clients[1].send(("PING",), ("CLIENT", "REPLY", "ON"))
+    return [client.reply() for client in clients]
+
+
 def a_client_that_is_gone_takes_nothing(scene):
     gone = scene.waiting("BLPOP", "list", "0")
     stays = scene.waiting("BLPOP", "list", "0")
@@ -251,6 +263,19 @@ def many_wait_without_threads(server):
     scene.close()
 
 
+def a_consumer_whose_stream_is_evicted_is_told(server):
+    scene = Scene(server)
+    before = scene.control.call("CONFIG", "GET", "maxmemory", "maxmemory-policy")
+    scene.control.call("XGROUP", "CREATE", "stream", "g", "0", "MKSTREAM")
+    consumer = scene.waiting("XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "stream", ">")
+    # One byte: everything goes, without a request that writes.
+    scene.control.call("CONFIG", "SET", "maxmemory-policy", "allkeys-random", "maxmemory", "1")
+    assert consumer.reply().startswith("-UNBLOCKED"), "a consumer whose stream was evicted"
+    settings = [before[number : number + 2] for number in range(0, len(before), 2)]
+    [scene.control.call("CONFIG", "SET", *setting) for setting in settings]
+    scene.close()
+
+
 def main():
     redis = servers.redis()
     with tempfile.TemporaryDirectory() as folder:
@@ -264,6 +289,7 @@ def main():
                     theirs = play(redis, scene)
                     assert replies == theirs, f"{scene.__name__}:\n  splitpoint {replies}\n  redis      {theirs}"
             many_wait_without_threads(mine)
+            a_consumer_whose_stream_is_evicted_is_told(mine)
             assert mine.stop() == 0
     print(f"blocking: {len(SCENES)} scenes as {'redis plays them' if redis else 'expected; SKIPPED: redis-server is not installed'}")
 

@@ -824,11 +824,29 @@ fn corrupt_hyperloglogs_are_refused() {
 fn a_paused_client_waits_and_then_continues() {
     let mut session = session(SpaceOptions::default());
     replies_to(&mut session, &["CLIENT PAUSE 60000 WRITE"]);
-    let mut out = Vec::new();
-    let input = [request(&[b"GET", b"k"]), request(&[b"SET", b"k", b"v"])].concat();
-    let (used, flow) = session.execute(&input, &mut out, Patience::MayWait);
-    assert!(matches!(flow, Flow::Sleep(_)) && out == b"$-1\r\n" && used == request(&[b"GET", b"k"]).len());
+    // Redis delays these whatever they would do.
+    let scripts: [&[&[u8]]; 4] =
+        [&[b"EVAL", b"return 1", b"0"], &[b"EXEC"], &[b"PUBLISH", b"c", b"m"], &[b"PFCOUNT", b"k"]];
+    for delayed in [&[&b"SET"[..], b"k", b"v"] as &[&[u8]]].into_iter().chain(scripts) {
+        let mut out = Vec::new();
+        let input = [request(&[b"GET", b"k"]), request(delayed)].concat();
+        let (used, flow) = session.execute(&input, &mut out, Patience::MayWait);
+        assert!(matches!(flow, Flow::Sleep(_)), "{delayed:?}: {flow:?}");
+        assert!(out == b"$-1\r\n" && used == request(&[b"GET", b"k"]).len());
+    }
     assert_eq!(replies_to(&mut session, &["CLIENT UNPAUSE", "SET k v"]), ["+OK", "+OK"]);
+}
+
+#[test]
+fn no_message_follows_the_end_of_the_subscription() {
+    for (end, confirmed) in [("UNSUBSCRIBE c", "*3 $11 unsubscribe $1 c :0"), ("RESET", "+RESET")] {
+        let mut publisher = session(SpaceOptions::default());
+        let mut subscriber = another(&publisher);
+        replies_to(&mut subscriber, &["SUBSCRIBE c"]);
+        assert_eq!(replies_to(&mut publisher, &["PUBLISH c m"]), [":1"]);
+        assert_eq!(replies_to(&mut subscriber, &[end]), [format!("*3 $7 message $1 c $1 m {confirmed}")]);
+        assert_eq!(pushes(&mut subscriber), "");
+    }
 }
 
 /// Messages of other clients for a session, as one line.
@@ -954,6 +972,32 @@ fn tracked_keys_are_invalidated_once() {
     replies_to(&mut reader, &["RESET", "GET a"]);
     replies_to(&mut writer, &["SET a 1"]);
     assert_eq!(pushes(&mut reader), "");
+}
+
+#[test]
+fn clients_that_no_longer_track_keys_get_no_messages_and_little_room() {
+    let mut reader = session(SpaceOptions::default());
+    let mut writer = another(&reader);
+    let items = |session: &mut RespSession| {
+        let info = replies_to(session, &["INFO stats"]).remove(0);
+        let field = info.split("tracking_total_items:").nth(1).unwrap();
+        field.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse::<usize>().unwrap()
+    };
+    replies_to(&mut reader, &["HELLO 3", "CLIENT TRACKING ON", "GET a"]);
+    for _ in 0..1000 {
+        let mut other = another(&reader);
+        replies_to(&mut other, &["HELLO 3", "CLIENT TRACKING ON", "GET a", "CLIENT TRACKING OFF"]);
+        if items(&mut writer) == 2 {
+            replies_to(&mut writer, &["SET a 1"]);
+            assert_eq!(pushes(&mut other), "");
+            assert_eq!(pushes(&mut reader), ">2 $10 invalidate *1 $1 a");
+            replies_to(&mut reader, &["GET a"]);
+        }
+        assert!(items(&mut writer) <= 3);
+        other.close();
+    }
+    replies_to(&mut reader, &["CLIENT TRACKING OFF"]);
+    assert_eq!(items(&mut writer), 0);
 }
 
 #[test]

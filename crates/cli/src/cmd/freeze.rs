@@ -1,7 +1,7 @@
 //! `freeze`: turns a table into a dictionary.
 
 use super::dict::options::{INDEX_HELP, IndexArgs, ShapeArgs};
-use super::dict::{Report, bar_of_pairs, ended, watched};
+use super::dict::{Report, bar_of_pairs, ended, report_left_out, watched};
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::open::{ReadArgs, require_directory_of};
@@ -62,6 +62,7 @@ impl Freeze {
         let frozen = table.freeze(&self.dict, &watched(builder, &interrupt, &bar));
         let left = format!("nothing was written, {} is unchanged", self.dict.display());
         let rows = ended(frozen, &bar, &interrupt, &left)?;
+        report_left_out(&self.file, &self.dict)?;
         Report { path: &self.dict, read: Read { rows, bytes, ..Read::default() }, start, json: self.json }.report()
     }
 }

@@ -363,6 +363,19 @@ fn a_backup_and_a_restore_say_which_databases_are_not_copied() {
 }
 
 #[test]
+fn a_dictionary_of_one_file_says_which_databases_are_not_in_it() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    run_well(place, &["put", "t.spt", "a", "1"]);
+    run_well(place, &["put", "t.spt-db3", "b", "2"]);
+    for command in [&["freeze", "t.spt", "t.spd"] as &[&str], &["dict", "build", "t.spt", "t.spd"]] {
+        let output = run(place, command);
+        let expected = "t.spt: database 3, in t.spt-db3, is not in t.spd";
+        assert!(output.status.success() && said(&output).contains(expected), "{command:?}: {}", said(&output));
+    }
+}
+
+#[test]
 fn a_file_whose_databases_swapdb_exchanged_is_neither_copied_nor_replaced() {
     let place = with_dump();
     let place = place.path();

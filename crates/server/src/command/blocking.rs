@@ -93,12 +93,13 @@ fn serve_pushed(server: &Server, alone: &mut Exclusive<'_>) {
             ready.extend(server.blocked.places());
             continue;
         }
-        // Clients that were passed over: each reader of a stream waits for another entry.
-        let mut passed = 0;
+        // Clients may be passed over: each reader of a stream waits for another entry.
+        let mut last = 0;
         while let Ok(attributes) = alone.attributes_of(place.0, &place.1)
             && let kind = attributes.map(|attributes| attributes.kind)
-            && let Some(waiter) = server.blocked.concerned(&place, kind, passed)
+            && let Some((number, waiter)) = server.blocked.concerned(&place, kind, last)
         {
+            last = number;
             {
                 let mut state = waiter.state();
                 if !matches!(*state, State::Waits) {
@@ -119,7 +120,6 @@ fn serve_pushed(server: &Server, alone: &mut Exclusive<'_>) {
                 Ok(None) => {
                     alone.roll_back();
                     *waiter.state() = State::Waits;
-                    passed += 1;
                     continue;
                 }
                 Err(refusal) => {

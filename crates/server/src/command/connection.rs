@@ -59,6 +59,7 @@ pub(super) fn reset(session: &mut SessionState, _: Args<'_>, out: &mut Vec<u8>) 
     session.forget_watch();
     session.stop_notices();
     session.server.channels.unsubscribe_all(&session.client);
+    session.client.take_pushes(out);
     session.database = 0;
     session.client.database.store(0, Relaxed);
     set_version(session, Version::Resp2);

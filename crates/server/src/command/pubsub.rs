@@ -50,6 +50,10 @@ pub(super) fn unsubscribe(session: &SessionState, args: Args<'_>, out: &mut Vec<
     }
     for name in names {
         session.server.channels.unsubscribe(&session.client, &name, kind);
+        if !session.executing {
+            // No message follows the confirmation of the last subscription: a client takes it for another reply.
+            session.client.take_pushes(out);
+        }
         confirm(session, out, kind, "unsubscribe", Some(&name));
     }
     Ok(())

@@ -5,7 +5,7 @@
 //! inputs (`source/`), options shared with other commands (`options.rs`).
 
 use super::options::{HashArgs, INDEX_HELP, IndexArgs, ShapeArgs, WorkArgs};
-use super::{Report, bar_of_pairs, ended, watched};
+use super::{Report, bar_of_pairs, ended, report_left_out, watched};
 use crate::access;
 use crate::cmd::TABLE_SUFFIXES;
 use crate::failure::{Failure, Result};
@@ -140,6 +140,7 @@ impl Build {
                 let bar = bar_of_pairs();
                 let frozen = table.freeze(self.out(), &watched(builder, &interrupt, &bar));
                 let rows = ended(frozen, &bar, &interrupt, &self.left_nothing())?;
+                report_left_out(path, self.out())?;
                 Read { rows, bytes: bytes.unwrap_or(0), ..Read::default() }
             }
             _ => {

@@ -278,20 +278,22 @@ impl KeySpace {
         self.memory.look(self);
     }
 
-    /// Evicts keys in steps while more memory is in use than the limit and `may_go_on` returns true.
+    /// Evicts keys in steps while more memory is in use than the limit and `may_go_on` returns true. Returns whether it
+    /// evicted any.
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::remove`].
-    pub(crate) fn evict_excess(&self, mut may_go_on: impl FnMut() -> bool) -> Result<()> {
+    pub(crate) fn evict_excess(&self, mut may_go_on: impl FnMut() -> bool) -> Result<bool> {
+        let mut has_evicted = false;
         while self.is_pressed() && self.memory.policy() != Eviction::None && may_go_on() {
-            let Some(mut alone) = self.close(Patience::MayWait) else { return Ok(()) };
+            let Some(mut alone) = self.close(Patience::MayWait) else { break };
             match alone.evict(0) {
-                Ok(true) => {}
-                Ok(false) | Err(SpaceError::MemoryLimit) => return Ok(()), // nothing is left to evict or to merge
+                Ok(true) => has_evicted = true,
+                Ok(false) | Err(SpaceError::MemoryLimit) => break, // nothing is left to evict or to merge
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(has_evicted)
     }
 
     /// The memory limit, 0 for none, and the eviction policy.

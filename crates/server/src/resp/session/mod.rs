@@ -121,7 +121,12 @@ impl Session for RespSession {
 
     fn unblock(&mut self, late: bool, out: &mut Vec<u8>) -> bool {
         self.unsynced = true;
-        self.state.end_wait(late, out)
+        let before = out.len();
+        let has_ended = self.state.end_wait(late, out);
+        if has_ended {
+            self.settle_reply(before, out);
+        }
+        has_ended
     }
 
     fn reads_ahead(&self) -> bool {

@@ -69,7 +69,9 @@ impl RespSession {
                 }
             }
         }
-        self.settle_reply(unwanted, out);
+        if self.state.wait.is_none() {
+            self.settle_reply(unwanted, out); // else once it has waited
+        }
         match self.state.sleep.take() {
             _ if self.state.closing => Step::Close,
             _ if self.state.wait.is_some() => Step::Block(self.state.wait.take().flatten()),
@@ -94,6 +96,7 @@ impl RespSession {
             work.shared = None;
             let mut alone = work.server.close(work.patience).ok_or(Step::Wait)?;
             room = alone.make_room(bytes_of(spec, args));
+            blocking::serve(work.server, &mut alone);
         }
         match room.map_err(Refusal::from).and_then(|()| self.queue(spec, args)) {
             Ok(()) => out.extend_from_slice(b"+QUEUED\r\n"),
@@ -111,7 +114,7 @@ impl RespSession {
         out: &mut Vec<u8>,
     ) -> Result<Outcome, Step> {
         let server = work.server;
-        if let Some(time) = server.clients.pause(spec.flags.has(Flags::WRITE) || spec.id == Id::Exec) {
+        if let Some(time) = server.clients.pause(may_write(spec)) {
             return Err(Step::Pause(time));
         }
         let handler = Handler::of(spec.id);
@@ -277,6 +280,12 @@ pub(super) enum Step {
     Sleep(Duration),
     /// Not done because of CLIENT PAUSE; try again after this time.
     Pause(Duration),
+}
+
+/// Whether CLIENT PAUSE WRITE delays a command: also a script or a transaction, whatever is in it, and a message.
+fn may_write(spec: &Spec) -> bool {
+    use Id::{Eval, EvalSha, Exec, PfCount, Publish, SPublish};
+    spec.flags.has(Flags::WRITE) || matches!(spec.id, Eval | EvalSha | Exec | PfCount | Publish | SPublish)
 }
 
 /// Whether the replies of a command are messages, which CLIENT REPLY does not suppress.
