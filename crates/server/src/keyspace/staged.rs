@@ -60,6 +60,23 @@ impl Transaction {
         }
     }
 
+    /// The databases with changes, in the order in which to store them. A key that moves to another database is stored
+    /// there before it is removed here: if storing fails in between, the key is in both databases.
+    pub(super) fn databases(&self) -> Vec<usize> {
+        let [mut put, mut removed, mut changed] = [[false; DATABASE_COUNT]; 3];
+        for (database, _, value) in self.values.iter() {
+            put[database] |= value.is_some();
+            removed[database] |= value.is_none();
+            changed[database] = true;
+        }
+        for (database, ..) in self.pairs.iter() {
+            changed[database] = true;
+        }
+        let mut databases: Vec<usize> = (0..DATABASE_COUNT).filter(|&number| changed[number]).collect();
+        databases.sort_by_key(|&number| u8::from(removed[number]) + u8::from(!put[number]));
+        databases
+    }
+
     /// Marks where [`undo`](Self::undo) returns to. Only within a run.
     pub(super) fn set_savepoint(&mut self) {
         self.values.undo.iter_mut().for_each(Vec::clear);
@@ -138,6 +155,19 @@ impl Staged {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn databases_that_only_lose_keys_are_stored_last() {
+        let mut transaction = Transaction::default();
+        transaction.values.set(0, b"moved to 4", None);
+        transaction.values.set(1, b"moved to 2", None);
+        transaction.values.set(1, b"changed", Some(Vec::new()));
+        transaction.values.set(2, b"moved to 2", Some(Vec::new()));
+        transaction.values.set(4, b"moved to 4", Some(Vec::new()));
+        transaction.values.set(4, b"removed", None);
+        transaction.pairs.set(4, b"pair", None);
+        assert_eq!(transaction.databases(), [2, 1, 4, 0]);
+    }
 
     #[test]
     fn undo_returns_to_the_savepoint() {

@@ -3,7 +3,7 @@
 //! In memory every change is made immediately. In a file the changes between [`Exclusive::begin`] and
 //! [`Exclusive::commit`] collect in a transaction, where lookups see them, and then become one batch of the table:
 //! after a crash the file has all of them or none. So an EXEC is atomic. (A transaction over several databases is one
-//! batch in each.)
+//! batch in each; databases that only lose keys are last.)
 //!
 //! ```text
 //! set(k, v, lifetime)   begin -> stage the stored value (record.rs) -> commit: a batch of the table -> watchers

@@ -12,7 +12,7 @@ use crate::keyspace::collections::counts::Counts;
 use crate::keyspace::collections::shape::first_expiry;
 use crate::keyspace::record::HEAD_BYTES_MAX;
 use crate::keyspace::staged::{Presence, Transaction};
-use crate::keyspace::{Attributes, DATABASE_COUNT, Result, marks};
+use crate::keyspace::{Attributes, Result, marks};
 use splitpoint::Table;
 
 impl Exclusive<'_> {
@@ -70,7 +70,8 @@ impl Exclusive<'_> {
     /// Makes the changes since [`begin`](Self::begin).
     ///
     /// # Errors
-    /// Returns the errors of [`splitpoint::Batch::commit`]; then no change is made.
+    /// Returns the errors of [`splitpoint::Batch::commit`]; then no change is made, except in databases that were
+    /// stored before the one that failed ([`Transaction::databases`]).
     pub(crate) fn commit(&mut self) -> Result<()> {
         match self.transaction.take() {
             None => Ok(()),
@@ -273,15 +274,15 @@ impl Exclusive<'_> {
 
     /// Makes a transaction's changes.
     fn store(&self, transaction: Transaction) -> Result<()> {
-        for number in 0..DATABASE_COUNT {
+        let databases = transaction.databases();
+        // A file that cannot be created is an error before the first change.
+        databases.iter().try_for_each(|&number| self.table(number).map(drop))?;
+        for number in databases {
             let of_this = transaction.values.iter().filter(|(database, ..)| *database == number);
             let changes: Vec<_> = of_this.map(|(_, key, stored)| (key, stored)).collect();
             let of_this = transaction.pairs.iter().filter(|(database, ..)| *database == number);
             let pairs: Vec<_> = of_this.map(|(_, key, value)| (key, value)).collect();
             let counts = transaction.counts(number);
-            if changes.is_empty() && pairs.is_empty() {
-                continue;
-            }
             if self.space.in_file() {
                 self.store_in_file(number, &changes, &pairs, counts)?;
             } else {

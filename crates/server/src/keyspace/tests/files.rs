@@ -121,6 +121,21 @@ fn a_flush_among_other_changes_of_a_file_changes_nothing_before_they_are_committ
 }
 
 #[test]
+fn a_key_stays_where_it_is_if_the_file_of_its_new_database_cannot_be_created() {
+    let folder = tempfile::tempdir().unwrap();
+    let space = in_file(&folder.path().join("t")).unwrap();
+    put(&space, b"k", b"v", Attributes::NONE);
+    std::fs::create_dir(folder.path().join("t-db1")).unwrap();
+    let mut alone = space.close(Patience::MayWait).unwrap();
+    alone.begin();
+    alone.copy((0, b"k"), (1, b"k")).unwrap();
+    assert!(alone.remove(0, b"k").unwrap());
+    assert!(alone.commit().is_err());
+    drop(alone);
+    assert_eq!(get(&space, b"k").unwrap().0, b"v");
+}
+
+#[test]
 fn a_file_with_lifetimes_of_another_version_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t");
