@@ -219,50 +219,57 @@ fn ziplist_element<'p>(cut: &mut Cut<'p>) -> Option<Packed<'p>> {
     })
 }
 
-/// Reads the names and values of a zipmap, in turn.
-pub(super) fn zipmap(bytes: &[u8]) -> Result<Vec<Packed<'_>>> {
-    const LONG: u8 = 0xfe;
-    let read = || {
-        let mut cut = Cut(bytes);
-        cut.byte()?; // the number of fields, unless there are many
-        let mut found = Vec::new();
-        let len = |cut: &mut Cut<'_>, first: u8| if first == LONG { cut.sized() } else { Some(usize::from(first)) };
-        loop {
-            let first = cut.byte()?;
-            if first == END {
-                return cut.0.is_empty().then_some(found);
-            }
-            let name_len = len(&mut cut, first)?;
-            found.push(Packed::Bytes(cut.take(name_len)?));
-            let first = cut.byte().filter(|first| *first != END)?;
-            let value_len = len(&mut cut, first)?;
-            let unused = usize::from(cut.byte()?);
-            found.push(Packed::Bytes(cut.take(value_len)?));
-            cut.take(unused)?;
-        }
-    };
-    read().ok_or_else(|| bad("a zipmap that is damaged"))
-}
-
-/// Reads the numbers of an intset.
-pub(super) fn intset(bytes: &[u8]) -> Result<Vec<i64>> {
-    let read = || {
-        let mut cut = Cut(bytes);
-        let (width, count) = (cut.sized()?, cut.sized()?);
-        let is_possible = matches!(width, 2 | 4 | 8) && cut.0.len().checked_div(width) == Some(count);
-        if !is_possible || !cut.0.len().is_multiple_of(width) {
+/// The names and values of a zipmap, in turn; an error ends them.
+pub(super) fn zipmap(bytes: &[u8]) -> impl Iterator<Item = Result<Packed<'_>>> {
+    // The first byte is the number of fields, unless there are many.
+    let mut cut = Cut(bytes.get(1..).unwrap_or_default());
+    let (mut is_value, mut has_ended) = (false, false);
+    std::iter::from_fn(move || {
+        if has_ended {
             return None;
         }
-        let shift = 64 - 8 * width as u32; // 2, 4 or 8
-        let number = |bytes: &[u8]| {
-            let mut number = [0; 8];
-            number[..width].copy_from_slice(bytes);
-            i64::from_le_bytes(number) << shift >> shift
-        };
-        let numbers: Vec<i64> = cut.0.chunks_exact(width).map(number).collect();
-        numbers.is_sorted_by(|a, b| a < b).then_some(numbers)
-    };
-    read().ok_or_else(|| bad("an intset that is damaged"))
+        let step = zipmap_element(&mut cut, is_value);
+        has_ended = !matches!(step, Some(Some(_)));
+        is_value = !is_value;
+        match step {
+            None => Some(Err(bad("a zipmap that is damaged"))),
+            Some(element) => element.map(Ok),
+        }
+    })
+}
+
+/// Reads a name or a value of a zipmap: `Some(None)` at its end, `None` if it is damaged.
+fn zipmap_element<'p>(cut: &mut Cut<'p>, is_value: bool) -> Option<Option<Packed<'p>>> {
+    const LONG: u8 = 0xfe;
+    let first = cut.byte()?;
+    if first == END {
+        return (!is_value && cut.0.is_empty()).then_some(None);
+    }
+    let len = if first == LONG { cut.sized()? } else { usize::from(first) };
+    let unused = if is_value { usize::from(cut.byte()?) } else { 0 };
+    let element = Packed::Bytes(cut.take(len)?);
+    cut.take(unused)?;
+    Some(Some(element))
+}
+
+/// The numbers of an intset, which must ascend.
+pub(super) fn intset(bytes: &[u8]) -> Result<impl Iterator<Item = Result<i64>>> {
+    let damaged = || bad("an intset that is damaged");
+    let mut cut = Cut(bytes);
+    let (width, count) = cut.sized().zip(cut.sized()).ok_or_else(damaged)?;
+    let is_possible = matches!(width, 2 | 4 | 8) && cut.0.len().checked_div(width) == Some(count);
+    if !is_possible || !cut.0.len().is_multiple_of(width) {
+        return Err(damaged());
+    }
+    let shift = 64 - 8 * width as u32; // 2, 4 or 8
+    let mut before: Option<i64> = None;
+    Ok(cut.0.chunks_exact(width).map(move |bytes| {
+        let mut number = [0; 8];
+        number[..width].copy_from_slice(bytes);
+        let number = i64::from_le_bytes(number) << shift >> shift;
+        let ascends = before.replace(number).is_none_or(|before| before < number);
+        if ascends { Ok(number) } else { Err(damaged()) }
+    }))
 }
 
 /// A listpack that is being written.
@@ -383,6 +390,7 @@ mod tests {
 
     #[test]
     fn an_intset_is_as_narrow_as_its_numbers() {
+        let all = |bytes: &[u8]| -> Result<Vec<i64>> { intset(bytes)?.collect() };
         for (numbers, bytes) in [
             (vec![3, 1, -2], 8 + 3 * 2),
             (vec![i64::from(i16::MAX), i64::from(i16::MIN)], 8 + 2 * 2),
@@ -393,11 +401,11 @@ mod tests {
             let written = write_intset(numbers.clone());
             let mut sorted = numbers;
             sorted.sort_unstable();
-            assert_eq!((written.len(), intset(&written).unwrap()), (bytes, sorted));
+            assert_eq!((written.len(), all(&written).unwrap()), (bytes, sorted));
         }
-        assert!(intset(&[3, 0, 0, 0, 0, 0, 0, 0]).is_err());
-        assert!(intset(&[2, 0, 0, 0, 9, 0, 0, 0, 1, 0]).is_err());
-        assert!(intset(&[2, 0, 0, 0, 2, 0, 0, 0, 1, 0, 1, 0]).is_err());
+        assert!(all(&[3, 0, 0, 0, 0, 0, 0, 0]).is_err());
+        assert!(all(&[2, 0, 0, 0, 9, 0, 0, 0, 1, 0]).is_err());
+        assert!(all(&[2, 0, 0, 0, 2, 0, 0, 0, 1, 0, 1, 0]).is_err());
     }
 
     #[test]
@@ -415,13 +423,13 @@ mod tests {
         let found: Vec<_> = ziplist(&bytes).unwrap().map(|element| element.unwrap().to_vec()).collect();
         assert_eq!(found, [&b"ab"[..], b"5", b"-300", b"100000", b"70000000000"]);
         let map = b"\x02\x03foo\x03\x02bar\0\0\x05hello\x01\0x\xff";
-        let found: Vec<_> = zipmap(map).unwrap().into_iter().map(Packed::to_vec).collect();
+        let found: Vec<_> = zipmap(map).map(|element| element.unwrap().to_vec()).collect();
         assert_eq!(found, [&b"foo"[..], b"bar", b"hello", b"x"]);
         for cut in 0..bytes.len() {
             assert!(ziplist(&bytes[..cut]).and_then(Iterator::collect::<Result<Vec<_>>>).is_err());
         }
         for cut in 0..map.len() {
-            assert!(zipmap(&map[..cut]).is_err());
+            assert!(zipmap(&map[..cut]).collect::<Result<Vec<_>>>().is_err());
         }
     }
 }

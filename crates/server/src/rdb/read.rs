@@ -23,8 +23,7 @@ pub(super) fn object<R: Read>(source: &mut Source<R>, number: u8) -> Result<Obje
         kind::HASH => Value::Hash(source.many(|source| Ok(field(source.string()?, source.string()?, 0)))?),
         kind::HASH_ZIPMAP => {
             let map = source.string()?;
-            let elements = packed::zipmap(&map)?.into_iter().map(Ok);
-            hash_of(source, elements)?
+            hash_of(source, packed::zipmap(&map))?
         }
         kind::LIST_ZIPLIST => list_of(source, packed::ziplist)?,
         kind::HASH_ZIPLIST => hash_in(source, packed::ziplist)?,
@@ -32,9 +31,9 @@ pub(super) fn object<R: Read>(source: &mut Source<R>, number: u8) -> Result<Obje
         kind::SORTED_SET_ZIPLIST => sorted_set_of(source, packed::ziplist)?,
         kind::SORTED_SET_LISTPACK => sorted_set_of(source, packed::listpack)?,
         kind::SET_INTSET => {
-            let numbers = packed::intset(&source.string()?)?;
-            source.charge(32 * numbers.len() as u64)?;
-            Value::Set(numbers.iter().map(|number| number.to_string().into_bytes()).collect())
+            let bytes = source.string()?;
+            let numbers = packed::intset(&bytes)?;
+            Value::Set(numbers.map(|number| owned(source, Packed::Number(number?))).collect::<Result<_>>()?)
         }
         kind::SET_LISTPACK => {
             let bytes = source.string()?;

@@ -211,6 +211,21 @@ proptest! {
 }
 
 #[test]
+fn packed_elements_are_charged_one_by_one() {
+    // Fields without bytes, and no end after them.
+    let zipmap = [&b"\xfe"[..], &[0; 3 * 100_000]].concat();
+    // Numbers that ascend, and one that does not after them.
+    let mut intset = [4_u32.to_le_bytes(), 200_001_u32.to_le_bytes()].concat();
+    intset.extend((0..200_000_u32).chain([0]).flat_map(u32::to_le_bytes));
+    for (number, packed) in [(kind::HASH_ZIPMAP, zipmap), (kind::SET_INTSET, intset)] {
+        let mut body = vec![number];
+        sink::Sink { out: &mut body }.string(&packed);
+        // The limit is exceeded before the end, so the damage there is not seen.
+        assert!(matches!(value_of(&body, LIMITS), Err(RdbError::TooLong(_))), "type {number}");
+    }
+}
+
+#[test]
 fn a_wrong_length_allocates_nothing() {
     // A string, a list, a hash of 2^62 bytes or elements; a string that would decompress to 2^40 bytes.
     for body in [
