@@ -275,7 +275,7 @@ impl<'e, 'k> ListMut<'e, 'k> {
         Ok(())
     }
 
-    /// Adds an element at an end. O(1).
+    /// Adds an element at an end. Amortized O(1).
     ///
     /// # Errors
     /// Returns the errors of [`splitpoint::Table::put`].
@@ -290,30 +290,40 @@ impl<'e, 'k> ListMut<'e, 'k> {
                 }
                 if run.len() > SMALL_BYTES { self.enlarge() } else { Ok(()) }
             }
-            Form::Large(large) => {
-                let number = if end == End::Left { large.start - 1 } else { large.start + large.count };
-                let (id, number) = (large.id, number / large.per);
-                let loaded = self.load(id, number)?;
-                loaded.is_changed = true;
-                match end {
-                    End::Left => elements::replace(&mut loaded.run, 0..0, &new),
-                    End::Right => loaded.run.extend_from_slice(&new),
-                }
-                if let Form::Large(large) = &mut self.list.form {
-                    large.bytes += new.len() as u64;
-                    large.count += 1;
-                    large.start -= u64::from(end == End::Left);
-                }
+            Form::Large(_) => {
+                self.push_to_segment(end, &new)?;
                 self.divide_again()
             }
         }
     }
 
-    /// Chooses fewer elements per segment if they have become much longer. O(elements), once per growth by `FACTOR`.
+    /// Adds an encoded element at an end of a large list.
+    fn push_to_segment(&mut self, end: End, new: &[u8]) -> Result<()> {
+        let Form::Large(large) = &self.list.form else { return Ok(()) };
+        let number = if end == End::Left { large.start - 1 } else { large.start + large.count };
+        let (id, number) = (large.id, number / large.per);
+        let loaded = self.load_to_change(id, number)?;
+        match end {
+            End::Left => elements::replace(&mut loaded.run, 0..0, new),
+            End::Right => loaded.run.extend_from_slice(new),
+        }
+        if let Form::Large(large) = &mut self.list.form {
+            large.bytes += new.len() as u64;
+            large.count += 1;
+            large.start -= u64::from(end == End::Left);
+        }
+        Ok(())
+    }
+
+    /// Chooses another number of elements per segment if they have become much longer or shorter. O(elements), once per
+    /// change of their average length by `FACTOR`.
     fn divide_again(&mut self) -> Result<()> {
         const FACTOR: u64 = 16;
         let Form::Large(Large { count, per, bytes, .. }) = self.list.form else { return Ok(()) };
-        if per == 1 || bytes / count.max(1) * per <= FACTOR * SEGMENT_BYTES as u64 {
+        let segment_bytes = bytes / count.max(1) * per;
+        let are_long = per > 1 && segment_bytes > FACTOR * SEGMENT_BYTES as u64;
+        let has_many = per < SEGMENT_ELEMENTS && count / per >= FACTOR;
+        if !are_long && !(has_many && segment_bytes < SEGMENT_BYTES as u64 / FACTOR) {
             return Ok(());
         }
         let all = self.copy_range(0..u64::MAX)?;
@@ -335,7 +345,7 @@ impl<'e, 'k> ListMut<'e, 'k> {
         // Full segments on both sides of the middle.
         let start = MIDDLE / per * per;
         self.list.form = Form::Large(Large { id, start, count: 0, per, bytes: 0 });
-        let moved = elements::iter(&run).try_for_each(|element| self.push(End::Right, element));
+        let moved = elements::iter(&run).try_for_each(|element| self.push_to_segment(End::Right, &encoded(element)));
         if moved.is_err() {
             (self.list.form, self.loaded) = (Form::Small(run), None);
         }

@@ -118,25 +118,45 @@ fn a_collection_goes_with_its_key_however_the_key_goes() {
     }
 }
 
+/// Stores a list of these elements in one change.
+fn store_list(alone: &mut Exclusive<'_>, elements: &[Vec<u8>]) {
+    alone.begin();
+    let mut list = ListMut::open(alone, 0, b"list").unwrap();
+    elements.iter().for_each(|element| list.push(End::Right, element).unwrap());
+    list.finish().unwrap();
+    alone.commit().unwrap();
+}
+
+fn stored_list(alone: &mut Exclusive<'_>) -> Vec<Vec<u8>> {
+    let list = List::open(alone, 0, b"list").unwrap().unwrap();
+    let mut found = Vec::new();
+    list.for_range(alone, 0..u64::MAX, |_, element| {
+        found.push(element.to_vec());
+        true
+    })
+    .unwrap();
+    found
+}
+
 #[test]
 fn a_list_whose_elements_become_long_is_divided_again() {
     for (space, _folder) in collection_spaces() {
         let mut alone = space.close(Patience::MayWait).unwrap();
-        alone.begin();
-        let mut list = ListMut::open(&mut alone, 0, b"list").unwrap();
         let elements: Vec<Vec<u8>> = (0..300).map(|number| vec![7; if number < 200 { 10 } else { 20_000 }]).collect();
-        elements.iter().for_each(|element| list.push(End::Right, element).unwrap());
-        list.finish().unwrap();
-        alone.commit().unwrap();
+        store_list(&mut alone, &elements);
         assert!(hidden_pairs(&space) >= 100, "long elements share no segment");
-        let list = List::open(&mut alone, 0, b"list").unwrap().unwrap();
-        let mut found = Vec::new();
-        list.for_range(&mut alone, 0..u64::MAX, |_, element| {
-            found.push(element.to_vec());
-            true
-        })
-        .unwrap();
-        assert_eq!(found, elements);
+        assert_eq!(stored_list(&mut alone), elements);
+    }
+}
+
+#[test]
+fn a_list_whose_elements_become_short_is_divided_again() {
+    for (space, _folder) in collection_spaces() {
+        let mut alone = space.close(Patience::MayWait).unwrap();
+        let elements: Vec<Vec<u8>> = (0..10_000).map(|number| vec![7; if number == 0 { 600 } else { 1 }]).collect();
+        store_list(&mut alone, &elements);
+        assert!(hidden_pairs(&space) < 200, "short elements share segments");
+        assert_eq!(stored_list(&mut alone), elements);
     }
 }
 
