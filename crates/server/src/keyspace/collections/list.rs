@@ -451,7 +451,7 @@ impl<'e, 'k> ListMut<'e, 'k> {
         Ok(())
     }
 
-    /// Sets the element at an index that exists. O(1).
+    /// Sets the element at an index that exists. Amortized O(1).
     ///
     /// # Errors
     /// Returns the errors of [`splitpoint::Table::put`].
@@ -483,7 +483,7 @@ impl<'e, 'k> ListMut<'e, 'k> {
                 if let Form::Large(large) = &mut self.list.form {
                     large.bytes = (large.bytes + after).saturating_sub(before);
                 }
-                Ok(())
+                self.divide_again()
             }
         }
     }

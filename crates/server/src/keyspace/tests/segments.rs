@@ -118,11 +118,12 @@ fn a_collection_goes_with_its_key_however_the_key_goes() {
     }
 }
 
-/// Stores a list of these elements in one change.
-fn store_list(alone: &mut Exclusive<'_>, elements: &[Vec<u8>]) {
+/// Stores a list of these elements, and sets some to others, in one change.
+fn store_list(alone: &mut Exclusive<'_>, elements: &[Vec<u8>], set: &[(u64, Vec<u8>)]) {
     alone.begin();
     let mut list = ListMut::open(alone, 0, b"list").unwrap();
     elements.iter().for_each(|element| list.push(End::Right, element).unwrap());
+    set.iter().for_each(|(index, element)| list.set(*index, element).unwrap());
     list.finish().unwrap();
     alone.commit().unwrap();
 }
@@ -143,8 +144,21 @@ fn a_list_whose_elements_become_long_is_divided_again() {
     for (space, _folder) in collection_spaces() {
         let mut alone = space.close(Patience::MayWait).unwrap();
         let elements: Vec<Vec<u8>> = (0..300).map(|number| vec![7; if number < 200 { 10 } else { 20_000 }]).collect();
-        store_list(&mut alone, &elements);
+        store_list(&mut alone, &elements, &[]);
         assert!(hidden_pairs(&space) >= 100, "long elements share no segment");
+        assert_eq!(stored_list(&mut alone), elements);
+    }
+}
+
+#[test]
+fn a_list_whose_elements_are_set_to_long_ones_is_divided_again() {
+    for (space, _folder) in collection_spaces() {
+        let mut alone = space.close(Patience::MayWait).unwrap();
+        let mut elements = vec![vec![7_u8; 10]; 200];
+        let set: Vec<(u64, Vec<u8>)> = (50..150).map(|index| (index, vec![8; 20_000])).collect();
+        store_list(&mut alone, &elements, &set);
+        assert!(hidden_pairs(&space) >= 100, "long elements share no segment");
+        elements[50..150].fill(vec![8; 20_000]);
         assert_eq!(stored_list(&mut alone), elements);
     }
 }
@@ -154,7 +168,7 @@ fn a_list_whose_elements_become_short_is_divided_again() {
     for (space, _folder) in collection_spaces() {
         let mut alone = space.close(Patience::MayWait).unwrap();
         let elements: Vec<Vec<u8>> = (0..10_000).map(|number| vec![7; if number == 0 { 600 } else { 1 }]).collect();
-        store_list(&mut alone, &elements);
+        store_list(&mut alone, &elements, &[]);
         assert!(hidden_pairs(&space) < 200, "short elements share segments");
         assert_eq!(stored_list(&mut alone), elements);
     }
