@@ -125,6 +125,14 @@ impl Staged {
         self.changes.get(&Place(database, key)).map(Option::as_deref)
     }
 
+    /// The staged value of a pair, to change in place. `None` within a run, whose undo needs the old value.
+    pub(super) fn value_mut(&mut self, database: usize, key: &[u8]) -> Option<&mut Vec<u8>> {
+        if self.undo.is_some() {
+            return None;
+        }
+        self.changes.get_mut(&Place(database, key))?.as_mut()
+    }
+
     /// Stages a change of a pair.
     pub(super) fn set(&mut self, database: usize, key: &[u8], value: Option<Vec<u8>>) {
         let (index, before) = match self.changes.get_full_mut(&Place(database, key)) {

@@ -1,6 +1,7 @@
 //! Changes of strings: stored, overwritten in part, appended to, edited.
 //!
-//! In memory a long value is changed in place: its part, its head or its end. In a file the whole value is stored.
+//! In memory a long value is changed in place: its part, its head or its end. In a file the whole value is stored; the
+//! transaction has one copy of it, which later commands change in place.
 
 use super::{Exclusive, Lifetime};
 use crate::keyspace::pairs::PairsMut;
@@ -14,7 +15,7 @@ impl Exclusive<'_> {
     /// Overwrites a part of the value of `key` from byte `at` on; a shorter value is first extended with zeros. The key
     /// keeps its attributes. Returns the new length.
     ///
-    /// In memory this writes only the part and any extension; in a file the whole value.
+    /// In memory this writes only the part and any extension; in a file the whole value, unless the transaction has it.
     ///
     /// # Errors
     /// Returns the errors of [`splitpoint::Table::put`].
@@ -23,6 +24,9 @@ impl Exclusive<'_> {
         self.space.note_len(end);
         let known = self.known_without_cas(database, key)?;
         known.map_or(Ok(()), |known| known.refuse_collection())?;
+        if let Some(len) = known.and_then(|known| self.put_staged_part(database, key, known, at, part)) {
+            return Ok(len);
+        }
         let coding = self.space.coding(self.database(database));
         // The value now begins like a head, so it needs one.
         let is_rewritten = |known: Known| at == 0 && known.head_bytes == 0 && !coding.is_plain(part);
@@ -49,6 +53,30 @@ impl Exclusive<'_> {
         let mut tail = vec![0; (at + within) - len];
         tail.extend_from_slice(&part[within..]);
         self.append(database, key, &tail)
+    }
+
+    /// [`put_part`](Self::put_part) of a value that the transaction has: changes that copy. O(part). `None` if it has
+    /// none, if the copy cannot be changed (a run may undo the change), or if the attributes change, too.
+    fn put_staged_part(&mut self, database: usize, key: &[u8], known: Known, at: usize, part: &[u8]) -> Option<usize> {
+        let coding = self.space.coding(self.database(database));
+        let transaction = self.transaction.as_deref_mut()?;
+        if known.attributes.cas != 0 || known.attributes.kind != Kind::String {
+            return None;
+        }
+        let stored = transaction.values.value_mut(database, key)?;
+        let (before, start) = (stored.len(), known.head_bytes + at);
+        stored.resize(before.max(start + part.len()), 0);
+        stored[start..start + part.len()].copy_from_slice(part);
+        let len = stored.len() - known.head_bytes;
+        // The value now begins like a head, so it needs one.
+        if known.head_bytes == 0 && !coding.is_plain(stored) {
+            let value = std::mem::take(stored);
+            coding.encode(known.attributes, &value, stored);
+        }
+        transaction.bytes += stored.len() - before;
+        self.space.note_len(len);
+        self.changed(database, key);
+        Some(len)
     }
 
     /// Stores `value` under `key`.
@@ -137,6 +165,11 @@ impl Exclusive<'_> {
             && self.known_without_cas(database, key)?.is_some_and(|known| known.attributes.cas == 0)
         {
             return self.append(database, key, tail);
+        }
+        if let Some(known) = self.known_now(database, key)?
+            && let Some(len) = self.put_staged_part(database, key, known, known.len, tail)
+        {
+            return Ok(len);
         }
         let mut value = Vec::new();
         self.get(database, key, &mut value)?;

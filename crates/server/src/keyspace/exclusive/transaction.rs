@@ -158,7 +158,7 @@ impl Exclusive<'_> {
     /// The value that the transaction stores for `key`: `Some(None)` if it removes the key, `None` if it
     /// leaves it as it is.
     #[inline]
-    pub(super) fn staged(&self, database: usize, key: &[u8]) -> Option<Option<&[u8]>> {
+    pub(in crate::keyspace) fn staged(&self, database: usize, key: &[u8]) -> Option<Option<&[u8]>> {
         self.transaction.as_ref()?.values.get(database, key)
     }
 

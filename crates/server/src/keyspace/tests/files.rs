@@ -136,6 +136,48 @@ fn a_key_stays_where_it_is_if_the_file_of_its_new_database_cannot_be_created() {
 }
 
 #[test]
+fn a_transaction_changes_its_copy_of_a_string_in_place() {
+    STOPPED_CLOCK.set(Some(START_MS));
+    let folder = tempfile::tempdir().unwrap();
+    let space = in_file(&folder.path().join("t")).unwrap();
+    let later = Attributes::expiring(START_MS + 1000);
+    put(&space, b"plain", &[1; 100_000], Attributes::NONE);
+    put(&space, b"expires", &[1; 100_000], later);
+    let mark = mark_of(space.databases[0].heads.load(Relaxed));
+    let mut alone = space.close(Patience::MayWait).unwrap();
+    alone.begin_many();
+    for key in [b"plain".as_slice(), b"expires"] {
+        assert_eq!(alone.put_part(0, key, 0, &[2]).unwrap(), 100_000);
+        let copy = |alone: &Exclusive<'_>| alone.staged(0, key).unwrap().unwrap().as_ptr();
+        let before = copy(&alone);
+        for at in [0, 5, 50_000, 99_999] {
+            assert_eq!(alone.put_part(0, key, at, &[3]).unwrap(), 100_000);
+            assert_eq!(copy(&alone), before, "byte {at}");
+        }
+        // The value is extended, then begins like a head.
+        assert_eq!(alone.put_part(0, key, 100_001, &[4]).unwrap(), 100_002);
+        assert_eq!(alone.append(0, key, &[5; 3]).unwrap(), 100_005);
+        for (at, byte) in mark.iter().enumerate() {
+            assert_eq!(alone.put_part(0, key, at, &[*byte]).unwrap(), 100_005);
+        }
+        assert_eq!(alone.append(0, key, &[6]).unwrap(), 100_006);
+    }
+    let staged: usize = [b"plain".as_slice(), b"expires"]
+        .iter()
+        .map(|key| key.len() + alone.staged(0, key).unwrap().unwrap().len())
+        .sum();
+    assert_eq!(alone.staged_bytes(), staged);
+    alone.commit().unwrap();
+    drop(alone);
+    let mut expected = vec![1; 100_000];
+    expected[..6].copy_from_slice(&mark);
+    (expected[50_000], expected[99_999]) = (3, 3);
+    expected.extend([0, 4, 5, 5, 5, 6]);
+    assert_eq!(get(&space, b"plain").unwrap(), (expected.clone(), Attributes::NONE));
+    assert_eq!(get(&space, b"expires").unwrap(), (expected, later));
+}
+
+#[test]
 fn a_file_with_lifetimes_of_another_version_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t");
