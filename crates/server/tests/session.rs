@@ -1534,6 +1534,17 @@ fn a_command_that_memory_does_not_suffice_for_is_not_queued() {
 }
 
 #[test]
+fn a_move_that_may_wait_is_refused_at_the_memory_limit() {
+    let mut session = session(SpaceOptions::default());
+    assert_eq!(replies_to(&mut session, &["RPUSH a 1", "CONFIG SET maxmemory 1"]), [":1", "+OK"]);
+    for command in ["BLMOVE a b LEFT RIGHT 0", "BRPOPLPUSH a b 0", "BLMOVE absent b LEFT RIGHT 0"] {
+        let replies = replies_to(&mut session, &[command]);
+        assert!(replies[0].starts_with("-OOM "), "{command}: {replies:?}");
+    }
+    assert_eq!(replies_to(&mut session, &["BLPOP a 0", "EXISTS b"]), ["*2 $1 a $1 1", ":0"]);
+}
+
+#[test]
 fn subscriptions_are_confirmed_whichever_replies_a_client_wants() {
     for hello in [&b"2"[..], b"3"] {
         let mut session = session(SpaceOptions::default());

@@ -178,12 +178,13 @@ impl RespSession {
 
     /// Executes a command that changes the key space, or a whole transaction.
     fn change(&mut self, alone: &mut Exclusive<'_>, spec: &'static Spec, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
+        // EXEC and the commands that run scripts lack the flag, and check by themselves.
+        if spec.flags.has(Flags::DENYOOM) {
+            alone.make_room(bytes_of(spec, &args))?;
+        }
         let handler = Handler::of(spec.id);
         if let Handler::Transaction(execute) = handler {
             return execute(&mut self.state, alone, args, out);
-        }
-        if spec.flags.has(Flags::DENYOOM) {
-            alone.make_room(bytes_of(spec, &args))?;
         }
         alone.begin();
         let mut call = self.state.call(args, out);
