@@ -33,7 +33,8 @@ const MISS: u32 = 1 << 13;
 const ALL: u32 = (1 << 10) - 1;
 
 /// Events about any kind of value.
-const GENERIC_EVENTS: [&str; 7] = ["del", "expire", "persist", "rename_from", "rename_to", "copy_to", "restore"];
+const GENERIC_EVENTS: [&str; 9] =
+    ["del", "expire", "persist", "rename_from", "rename_to", "move_from", "move_to", "copy_to", "restore"];
 
 /// What is known of a changed key after the change.
 #[derive(Clone, Copy, Debug)]
@@ -173,14 +174,14 @@ impl Notices {
 }
 
 fn class_of(event: &str) -> u32 {
-    const LISTS: [&str; 8] = ["lpush", "rpush", "lpop", "rpop", "lset", "lrem", "ltrim", "linsert"];
+    const LISTS: [&str; 9] = ["lpush", "rpush", "lpop", "rpop", "lset", "lrem", "ltrim", "linsert", "sortstore"];
     const SETS: [&str; 6] = ["sadd", "srem", "spop", "sinterstore", "sunionstore", "sdiffstore"];
     match event {
         _ if GENERIC_EVENTS.contains(&event) => GENERIC,
         _ if LISTS.contains(&event) => LIST,
         _ if SETS.contains(&event) => SET,
         _ if event.starts_with('h') => HASH,
-        _ if event.starts_with('z') => SORTED_SET,
+        _ if event.starts_with('z') || event.starts_with("geo") => SORTED_SET,
         _ if event.starts_with('x') => STREAM,
         _ => STRING,
     }
@@ -205,5 +206,25 @@ mod tests {
             assert_eq!(notices.classes(), shown);
         }
         assert_eq!(Notices::parse_classes("KEq"), None);
+    }
+
+    #[test]
+    fn events_have_the_classes_of_redis() {
+        for (event, class) in [
+            ("move_from", GENERIC),
+            ("move_to", GENERIC),
+            ("rename_to", GENERIC),
+            ("sortstore", LIST),
+            ("sdiffstore", SET),
+            ("hincrby", HASH),
+            ("georadiusstore", SORTED_SET),
+            ("geosearchstore", SORTED_SET),
+            ("zrangestore", SORTED_SET),
+            ("xsetid", STREAM),
+            ("setrange", STRING),
+            ("pfadd", STRING),
+        ] {
+            assert_eq!(class_of(event), class, "{event}");
+        }
     }
 }
