@@ -863,6 +863,13 @@ fn another(session: &RespSession) -> RespSession {
     RespSession::new(server, client, figures)
 }
 
+/// The names of the events of database 0 that a subscriber to all of them received.
+fn event_names(subscriber: &mut RespSession) -> String {
+    let pushed = pushes(subscriber);
+    let names = pushed.split(' ').filter_map(|word| word.strip_prefix("__keyevent@0__:"));
+    names.filter(|name| *name != "*").collect::<Vec<&str>>().join(" ")
+}
+
 #[test]
 fn expired_evicted_and_missed_keys_are_published() {
     let mut writer = session(SpaceOptions::default());
@@ -919,10 +926,27 @@ fn events_of_lifetimes_of_fields_are_those_of_redis() {
         ("HGETDEL h FIELDS 1 b", ""),
     ] {
         replies_to(&mut writer, &[command]);
-        let pushed = pushes(&mut subscriber);
-        let all: Vec<&str> = pushed.split(' ').filter_map(|word| word.strip_prefix("__keyevent@0__:")).collect();
-        let all: Vec<&str> = all.into_iter().filter(|event| *event != "*").collect();
-        assert_eq!(all.join(" "), events, "{command}");
+        assert_eq!(event_names(&mut subscriber), events, "{command}");
+    }
+}
+
+#[test]
+fn a_value_that_is_the_name_of_an_option_changes_no_events() {
+    let mut writer = session(SpaceOptions::default());
+    let mut subscriber = another(&writer);
+    replies_to(&mut subscriber, &["PSUBSCRIBE __keyevent@0__:*"]);
+    replies_to(&mut writer, &["CONFIG SET notify-keyspace-events EA"]);
+    for (command, events) in [
+        ("SETEX k 10 keepttl", "set expire"),
+        ("PSETEX k 10000 keepttl", "set expire"),
+        ("SET k keepttl EX 10", "set expire"),
+        ("SET k v IFEQ keepttl EX 10", "set expire"),
+        ("SET k v IFNE ifeq KEEPTTL", "set"),
+        ("MSETEX 1 keepttl keepttl EX 10", "set expire"),
+        ("MSETEX 1 keepttl v KEEPTTL", "set"),
+    ] {
+        replies_to(&mut writer, &[command]);
+        assert_eq!(event_names(&mut subscriber), events, "{command}");
     }
 }
 

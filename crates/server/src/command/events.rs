@@ -155,6 +155,27 @@ fn event_of_collection(id: Id, args: &Args<'_>, change: &Change) -> Option<&'sta
     })
 }
 
+/// Whether SET or MSETEX has the option KEEPTTL.
+fn keeps_lifetime(id: Id, args: &Args<'_>) -> bool {
+    let mut index = match id {
+        Id::Set => 3,
+        Id::MSetEx => {
+            let keys = args.get(1).and_then(parse_integer).and_then(|keys| usize::try_from(keys).ok());
+            keys.unwrap_or(usize::MAX).saturating_mul(2).saturating_add(2)
+        }
+        _ => return false,
+    };
+    while index < args.len() {
+        if args.is(index, "keepttl") {
+            return true;
+        }
+        // The word after these is a value.
+        let is_comparison = args.is(index, "ifeq") || args.is(index, "ifne");
+        index += 1 + usize::from(is_comparison);
+    }
+    false
+}
+
 fn events_of(id: Id, args: &Args<'_>, change: &Change, after: After) -> Events {
     let ends = match id {
         Id::RPopLPush | Id::BRPopLPush => Some(Move::RIGHT_TO_LEFT),
@@ -183,12 +204,11 @@ fn events_of(id: Id, args: &Args<'_>, change: &Change, after: After) -> Events {
         };
         return [Some(event), None];
     }
-    let keeps = || args.from(3).any(|argument| argument.eq_ignore_ascii_case(b"keepttl"));
     let event = match id {
         // Stores its estimate, which is not an event.
         Id::PfCount => return [None, None],
         Id::Set | Id::MSetEx | Id::SetEx | Id::PSetEx => {
-            return [Some("set"), (after.expires && !keeps()).then_some("expire")];
+            return [Some("set"), (after.expires && !keeps_lifetime(id, args)).then_some("expire")];
         }
         Id::Append => "append",
         Id::SetRange => "setrange",
