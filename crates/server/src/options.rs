@@ -319,9 +319,11 @@ impl Options {
                 "is for a table; with --dict a dictionary is served, read-only. Leave one of them out",
             );
         }
-        let has_memcached = self.memcached.as_ref().is_some_and(|address| address != "none");
-        if has_memcached && self.cluster_topology.is_some() {
-            return refuse("--memcached", "memcached clients cannot be sent to another node of --cluster-topology");
+        let of_memcached = [("--memcached", &self.memcached), ("--memcached-tls", &self.memcached_tls)];
+        let given =
+            of_memcached.iter().find(|(_, address)| address.as_deref().is_some_and(|address| address != "none"));
+        if let (Some((option, _)), Some(_)) = (given, &self.cluster_topology) {
+            return refuse(option, "memcached clients cannot be sent to another node of --cluster-topology");
         }
         Ok(())
     }
@@ -339,6 +341,22 @@ pub(crate) fn size(text: &str) -> Result<u64, ServeError> {
 mod tests {
     use super::*;
     use clap::Args;
+
+    #[test]
+    fn a_node_of_a_cluster_has_no_memcached_clients() {
+        let node = Options { dict: Some("d".into()), cluster_topology: Some("t".into()), ..Options::default() };
+        let address = |text: &str| Some(text.to_owned());
+        for (options, refused) in [
+            (Options { memcached: address("localhost:1"), ..node.clone() }, Some("--memcached: ")),
+            (Options { memcached_tls: address("localhost:1"), ..node.clone() }, Some("--memcached-tls: ")),
+            (Options { memcached: address("none"), ..node.clone() }, None),
+            (node, None),
+        ] {
+            let error = options.check().err().map(|error| error.message);
+            assert_eq!(error.is_some(), refused.is_some(), "{error:?}");
+            assert!(error.is_none_or(|error| error.starts_with(refused.unwrap_or_default())));
+        }
+    }
 
     #[test]
     fn the_unit_sets_options_by_variables_which_its_environment_file_may_override() {
