@@ -2249,6 +2249,21 @@ fn a_pop_with_too_long_a_reply_removes_nothing() {
 }
 
 #[test]
+fn a_command_is_not_described_more_often_than_a_reply_may_be_long() {
+    let settings = Settings::default();
+    settings.request_bytes.store(19_000, std::sync::atomic::Ordering::Relaxed);
+    let mut session = session_with(SpaceOptions::default(), settings);
+    replies_to(&mut session, &["GET k"]);
+    for command in ["COMMAND INFO", "COMMAND DOCS", "LATENCY HISTOGRAM"] {
+        let (once, often) = (format!("{command} get"), format!("{command}{}", " get".repeat(1000)));
+        let replies = replies_to(&mut session, &[&often, &once, command, "PING"]);
+        assert!(replies[0].starts_with("-ERR the reply would be longer"), "{}", replies[0]);
+        assert!(replies[1].contains("get") && replies[2].contains("get"), "{command}");
+        assert_eq!(replies[3], "+PONG");
+    }
+}
+
+#[test]
 fn fields_that_are_too_long_for_a_reply_stay_as_they_were() {
     let long = "x".repeat(700_000);
     for change in ["HGETDEL h", "HGETEX h PXAT 1", "HGETEX h EX 1000", "HGETEX h PERSIST"] {

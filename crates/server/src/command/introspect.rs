@@ -1,6 +1,6 @@
 //! Commands about the server: COMMAND, SLOWLOG, LATENCY and others. INFO is in `info.rs`.
 
-use super::call::{Args, Call, Outcome, Refusal, SYNTAX, Turn};
+use super::call::{Args, Call, Outcome, REPLY_TOO_LONG, Refusal, SYNTAX, Turn};
 use super::categories;
 use super::categories::{Unit, find_unit, units};
 use super::key_specs::{self, Access};
@@ -87,15 +87,20 @@ pub(super) fn command(session: &mut SessionState, args: Args<'_>, out: &mut Vec<
         }
         (b"count", 2) => reply::count(out, COMMANDS.len() as u64),
         (b"info", _) => {
+            let end = reply_end(session, &args, out);
             reply::array(out, args.len() - 2);
             for name in args.from(2) {
                 match find_unit(name) {
                     Some(unit) => describe(unit, out, version),
                     None => reply::null_array(out, version),
                 }
+                refuse_beyond(end, out)?;
             }
         }
-        (b"docs", _) => docs(args, out, version),
+        (b"docs", _) => {
+            let end = reply_end(session, &args, out);
+            docs(args, out, version, end)?;
+        }
         (b"list", 2) => list(units().iter().map(Unit::name), out),
         (b"list", 5) if args.is(2, "filterby") => {
             let value = args.at(4).to_ascii_lowercase();
@@ -140,6 +145,18 @@ pub(super) fn command(session: &mut SessionState, args: Args<'_>, out: &mut Vec<
     Ok(())
 }
 
+/// The greatest length of `out` with a reply about the commands that the arguments name. A reply about all commands has
+/// no limit, since it describes each of them once.
+fn reply_end(session: &SessionState, args: &Args<'_>, out: &[u8]) -> usize {
+    let is_about_all = args.len() == 2;
+    let most = if is_about_all { usize::MAX } else { session.server.settings.request_bytes.load(Relaxed) };
+    out.len().saturating_add(most)
+}
+
+fn refuse_beyond(end: usize, out: &[u8]) -> Outcome {
+    if out.len() > end { Err(REPLY_TOO_LONG.into()) } else { Ok(()) }
+}
+
 fn list(names: impl Iterator<Item = String>, out: &mut Vec<u8>) {
     let names: Vec<String> = names.collect();
     reply::array(out, names.len());
@@ -179,7 +196,7 @@ fn describe(unit: Unit, out: &mut Vec<u8>, version: Version) {
     subcommands.iter().for_each(|subcommand| describe(Unit { spec, subcommand: Some(*subcommand) }, out, version));
 }
 
-fn docs(args: Args<'_>, out: &mut Vec<u8>, version: Version) {
+fn docs(args: Args<'_>, out: &mut Vec<u8>, version: Version, end: usize) -> Outcome {
     let specs: Vec<&Spec> = match args.len() {
         2 => COMMANDS.iter().collect(),
         _ => args.from(2).filter_map(|name| Names::get().find(name)).collect(),
@@ -193,7 +210,9 @@ fn docs(args: Args<'_>, out: &mut Vec<u8>, version: Version) {
             reply::bulk(out, key.as_bytes());
             reply::bulk(out, value.as_bytes());
         }
+        refuse_beyond(end, out)?;
     }
+    Ok(())
 }
 
 /// COMMAND GETKEYS; with a version GETKEYSANDFLAGS.
@@ -490,7 +509,8 @@ pub(super) fn latency(session: &mut SessionState, args: Args<'_>, out: &mut Vec<
                 2 => COMMANDS.iter().collect(),
                 _ => args.from(2).filter_map(|name| Names::get().find(name)).collect(),
             };
-            histograms(server, &specs, out, version);
+            let end = reply_end(session, &args, out);
+            histograms(server, &specs, out, version, end)?;
         }
         (b"latest", 2) => reply::array(out, 0),
         (b"history", 3) => reply::array(out, 0),
@@ -515,7 +535,7 @@ pub(super) fn latency(session: &mut SessionState, args: Args<'_>, out: &mut Vec<
 }
 
 /// For each command that was called: the number of calls, and a cumulative histogram of their microseconds.
-fn histograms(server: &Server, specs: &[&Spec], out: &mut Vec<u8>, version: Version) {
+fn histograms(server: &Server, specs: &[&Spec], out: &mut Vec<u8>, version: Version, end: usize) -> Outcome {
     let figures = server.figures();
     let called = |spec: &&&Spec| figures.iter().any(|f| f.of(spec.id).calls.load(Relaxed) > 0);
     let specs: Vec<&&Spec> = specs.iter().filter(called).collect();
@@ -545,5 +565,7 @@ fn histograms(server: &Server, specs: &[&Spec], out: &mut Vec<u8>, version: Vers
             reply::count(out, micros);
             reply::count(out, count);
         }
+        refuse_beyond(end, out)?;
     }
+    Ok(())
 }
