@@ -87,10 +87,9 @@ impl Source {
             Source::Table(name, form) => (name, form),
             Source::Transactions => {
                 let Some(shown) = outside::transactions(&results.join(super::seeds::FORM))? else { return Ok(None) };
-                let run = super::seeds::facts(results)?;
-                let run = run.iter().find(|(part, _)| part == "transactions").map_or("", |(_, how)| how);
-                let machine = run.split([',', ';']).find_map(|part| part.trim().strip_prefix("on "));
-                return Ok(Some((shown, "transactions".into(), machine.unwrap_or_default().into())));
+                let facts = super::seeds::facts(results)?;
+                let machine = facts.into_iter().find(|(name, _)| name == "cpu").map_or_else(String::new, |fact| fact.1);
+                return Ok(Some((shown, "transactions".into(), machine)));
             }
         };
         let folder = results.join(form);

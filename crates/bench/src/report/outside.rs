@@ -184,7 +184,7 @@ fn number(cell: &str) -> Option<f64> {
 pub fn transactions(folder: &Path) -> Outcome<Option<Shown>> {
     let Some(text) = text_of(folder, TRANSACTIONS) else { return Ok(None) };
     let mut shown = Shown {
-        how: "`splitpoint-bench transactions`, one run of each store after the other.".into(),
+        how: "`splitpoint-bench transactions --engine STORE`, one run of each store after the other.".into(),
         ..Shown::default()
     };
     for line in text.lines() {

@@ -69,6 +69,11 @@ const STORES: &[(&str, Open)] = &[
     ("rocksdb", rocksdb::open),
 ];
 
+/// The names of the stores of this build.
+pub(super) fn stores() -> impl Iterator<Item = &'static str> {
+    STORES.iter().map(|(name, _)| *name)
+}
+
 pub(crate) fn key(number: u64) -> Key {
     let mut key = Key::default();
     for (index, part) in key.chunks_exact_mut(8).enumerate() {
@@ -84,7 +89,7 @@ pub(crate) fn value(number: u64) -> Value {
 
 pub(super) fn run(directory: &Path, count: u64, engines: &[String]) -> Outcome {
     if let Some(unknown) = engines.iter().find(|name| STORES.iter().all(|(known, _)| known != name)) {
-        let known: Vec<&str> = STORES.iter().map(|(name, _)| *name).collect();
+        let known: Vec<&str> = stores().collect();
         return Err(format!("no store {unknown:?} here; there are {}", known.join(", ")).into());
     }
     let mut out = std::io::stdout();
