@@ -24,7 +24,7 @@ pub(super) struct Transaction {
     pub(super) counts: Vec<(usize, Counts)>,
     /// Made when a command first needs it, since it costs one lookup per key.
     pub(super) presence: Option<Box<Presence>>,
-    /// Bytes of keys and values.
+    /// Bytes of `values` and `pairs`.
     pub(super) bytes: usize,
     /// Whether several commands make the changes.
     pub(super) is_of_many: bool,

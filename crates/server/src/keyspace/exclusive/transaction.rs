@@ -52,7 +52,7 @@ impl Exclusive<'_> {
         self.space.allows_runs() && !self.space.memory.is_much(bytes)
     }
 
-    /// Bytes of the changes since [`begin`](Self::begin).
+    /// Bytes of the changes since [`begin`](Self::begin), segments included.
     pub(crate) fn staged_bytes(&self) -> usize {
         self.transaction.as_ref().map_or(0, |transaction| transaction.bytes)
     }
@@ -240,7 +240,11 @@ impl Exclusive<'_> {
         value: Option<&[u8]>,
     ) -> Result<()> {
         self.space.refuse_dictionary()?;
+        let bytes_of = |value: Option<&[u8]>| stored_key.len() + value.map_or(0, <[u8]>::len);
+        let replaced = self.staged_pair(database, stored_key).map_or(0, bytes_of);
         if let Some(transaction) = self.transaction.as_mut().filter(|_| self.space.in_file()) {
+            transaction.bytes += bytes_of(value);
+            transaction.bytes -= replaced;
             transaction.pairs.set(database, stored_key, value.map(<[u8]>::to_vec));
             return Ok(());
         }

@@ -288,3 +288,30 @@ fn a_removal_of_segments_that_are_not_there_ends() {
     (0..1000u32).for_each(|number| assert!(set.put(&number.to_le_bytes(), b"").unwrap()));
     assert!(set.finish().unwrap());
 }
+
+#[test]
+fn segments_count_among_the_bytes_of_a_transaction() {
+    let folder = tempfile::tempdir().unwrap();
+    let space = in_file(&folder.path().join("t")).unwrap();
+    let mut alone = space.close(Patience::MayWait).unwrap();
+    alone.begin_run();
+    let push = |alone: &mut Exclusive<'_>| {
+        alone.set_savepoint();
+        let mut list = ListMut::open(alone, 0, b"list").unwrap();
+        (0..500).for_each(|_| list.push(End::Right, &[7; 1000]).unwrap());
+        list.finish().unwrap();
+    };
+    push(&mut alone);
+    let bytes = alone.staged_bytes();
+    assert!(bytes > 500_000, "{bytes}");
+    push(&mut alone);
+    assert!(alone.staged_bytes() > bytes + 400_000, "{}", alone.staged_bytes());
+    alone.undo();
+    assert_eq!(alone.staged_bytes(), bytes);
+    // A segment that is staged again counts once.
+    let key = marks::segment(9, 0);
+    for value in [Some(&[7; 1000][..]), Some(&[7; 300][..]), None, Some(&[7; 2000][..])] {
+        alone.stage_pair(0, &key, value).unwrap();
+        assert_eq!(alone.staged_bytes(), bytes + key.len() + value.map_or(0, <[u8]>::len));
+    }
+}
