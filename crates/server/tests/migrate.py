@@ -111,6 +111,27 @@ def with_changes(server, mine):
     expect("its payload", b"old and new" in again[3], True)
     target.answer(b"+OK")
     expect("moved", (mine.reply(), mine.call("EXISTS", "k")), ("+OK", 0))
+    # Consumer groups are part of a stream, although no watch sees them change.
+    mine.call("XADD", "stream", "1-1", "field", "value")
+    mine.call("XGROUP", "CREATE", "stream", "first group", "0")
+    mine.send(["MIGRATE", "127.0.0.1", target.port, "stream", 0, 60_000])
+    target.accept()
+    target.request()
+    target.answer(b"+OK")
+    group = [b"second group"]
+    for change in (
+        ("XGROUP", "CREATE", "stream", *group, "0"),
+        ("XREADGROUP", "GROUP", *group, "consumer", "STREAMS", "stream", ">"),
+        ("XACK", "stream", *group, "1-1"),
+        ("XSETID", "stream", "2-2"),
+    ):
+        expect(f"sent before {change[0]}", target.request()[:3], [b"RESTORE", b"stream", b"0"])
+        other.call(*change)
+        target.answer(b"+OK")
+    again = target.request()
+    expect("with all changes", (again[4:], group[0] in again[3]), ([b"REPLACE"], True))
+    target.answer(b"+OK")
+    expect("the stream moved", (mine.reply(), mine.call("EXISTS", "stream")), ("+OK", 0))
     # A target that disappears, one that answers nonsense, and no target: the key stays.
     mine.call("SET", "k", "v")
     for answer in (None, b"nonsense", b":1", b"-LOADING later"):

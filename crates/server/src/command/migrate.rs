@@ -19,7 +19,7 @@ use super::spec::Id;
 use super::state::SessionState;
 use super::strings::integer;
 use super::{dump, events, reply};
-use crate::keyspace::{Patience, Watch};
+use crate::keyspace::{Kind, Patience, Watch};
 use crate::server::Server;
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -122,7 +122,7 @@ fn move_key(
             // Absent after a try: what was sent is the last value that it had here.
             let Some((payload, left_ms)) = found else { return Ok(Some(tried > 0)) };
             connected(other, plan)?.restore(key, left_ms, &payload, plan, tried > 0)?;
-            let is_done = plan.copy || remove_unchanged(session, server, key, args, &mut watch)?;
+            let is_done = plan.copy || remove_unchanged(session, server, (key, &payload), args, &mut watch)?;
             Ok(is_done.then_some(true))
         });
         server.space.forget_watch(&mut watch);
@@ -148,16 +148,22 @@ fn read(server: &Server, database: usize, key: &[u8], watch: &mut Watch) -> Resu
     Ok(dump::payload(&mut Turn::Alone(&mut alone), database, key)?.map(|payload| (payload, left_ms)))
 }
 
-/// Removes a key that was sent. `false` if it has changed since.
+/// Removes a key whose payload was sent. `false` if it has changed since.
 fn remove_unchanged(
     session: &SessionState,
     server: &Server,
-    key: &[u8],
+    (key, sent): (&[u8], &[u8]),
     args: &Args<'_>,
     watch: &mut Watch,
 ) -> Result<bool, Refusal> {
     let Some(mut alone) = server.close(Patience::MayWait) else { return Err(BUSY.into()) };
     if alone.unwatch(watch)? {
+        return Ok(false);
+    }
+    // A watch does not see changes of a stream's consumer groups.
+    if alone.attributes(session.database, key)?.kind == Kind::Stream
+        && dump::payload(&mut Turn::Alone(&mut alone), session.database, key)?.as_deref() != Some(sent)
+    {
         return Ok(false);
     }
     alone.begin();
