@@ -120,7 +120,7 @@ impl<'k> Exclusive<'k> {
         }
         if self.has_begun() {
             let (max, policy) = self.space.memory_limit();
-            let fits = self.space.needed_bytes().saturating_add(bytes as u64) <= max;
+            let fits = max == 0 || self.space.needed_bytes().saturating_add(bytes as u64) <= max;
             let may_evict = policy != Eviction::None && !self.is_full;
             return if fits || may_evict { Ok(()) } else { Err(SpaceError::MemoryLimit) };
         }

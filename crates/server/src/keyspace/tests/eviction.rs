@@ -60,6 +60,16 @@ fn a_limit_below_what_is_in_use_evicts_a_bounded_number_of_keys_for_a_write_and_
 }
 
 #[test]
+fn without_a_limit_no_key_is_evicted() {
+    let space = in_memory();
+    put(&space, b"key", b"value", Attributes::NONE);
+    space.limit_memory(0, Eviction::AllKeysLru);
+    let mut alone = space.close(Patience::MayWait).unwrap();
+    assert!(!alone.evict(0).unwrap() && !alone.evict(100).unwrap());
+    assert_eq!((space.len(0), space.events.evicted.load(Relaxed)), (1, 0));
+}
+
+#[test]
 fn a_transaction_evicts_nothing_and_is_not_stored_in_part() {
     let folder = tempfile::tempdir().unwrap();
     let space = in_file(&folder.path().join("t")).unwrap();

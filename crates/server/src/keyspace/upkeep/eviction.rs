@@ -318,13 +318,17 @@ impl KeySpace {
 }
 
 impl Exclusive<'_> {
-    /// Removes keys until `bytes` more fit. Returns whether it removed any, or merged buckets. Must not be called
-    /// between `begin` and `commit`.
+    /// Removes keys until `bytes` more fit. Returns whether it removed any, or merged buckets; without a limit it does
+    /// neither. Must not be called between `begin` and `commit`.
     pub(in crate::keyspace) fn evict(&mut self, bytes: u64) -> Result<bool> {
         debug_assert!(!self.has_begun(), "staged removals free no memory, so the loop would not end");
         let space = self.space();
         let memory = &space.memory;
         let limit = memory.max_bytes.load(Relaxed);
+        // The caller may have seen full memory before CONFIG SET removed the limit.
+        if limit == 0 {
+            return Ok(false);
+        }
         let Some(max) = limit.checked_sub(bytes) else { return Err(SpaceError::MemoryLimit) };
         let merged = self.merge_slack(max);
         let (mut evicted, before) = (0, space.needed_bytes());
