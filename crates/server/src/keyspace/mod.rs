@@ -107,7 +107,8 @@ pub struct KeySpace {
     databases: Vec<Database>,
     gate: Gate,
     place: Place,
-    /// The files of the databases, which SWAPDB changes.
+    /// The files of the databases, which SWAPDB changes. Locked while it exchanges databases, and while tables are
+    /// listed.
     order: Mutex<swap::Order>,
     /// The dictionary that replaces the table of database 0.
     dictionary: Option<Arc<Served>>,
@@ -229,9 +230,11 @@ impl KeySpace {
         self.dictionary.as_ref().filter(|_| database == 0)
     }
 
+    /// The tables of all databases, each once, even if SWAPDB exchanges some at the same time.
     fn tables(&self) -> impl Iterator<Item = Arc<Table>> {
+        let _order = self.order.lock().unwrap_or_else(|e| e.into_inner());
         let tables = |database: &Database| [database.table.load_full(), database.segments.load_full()];
-        self.databases.iter().flat_map(tables).flatten()
+        self.databases.iter().flat_map(tables).flatten().collect::<Vec<_>>().into_iter()
     }
 
     /// Whether the values are in a file.

@@ -115,14 +115,16 @@ impl Exclusive<'_> {
             space.watched.touch_all(database, |key| holds(one, key) || holds(other, key));
         }
         space.events.changes.fetch_add(1, Relaxed);
+        let order = space.order.lock().unwrap_or_else(|e| e.into_inner());
         space.databases[one].exchange(&space.databases[other]);
+        drop(order);
         self.note_all_wanted();
         Ok(())
     }
 }
 
 impl Database {
-    /// Exchanges the contents of two databases. The caller has closed the gate.
+    /// Exchanges the contents of two databases. The caller has closed the gate and locked the order.
     fn exchange(&self, other: &Database) {
         let table = self.table.swap(other.table.load_full());
         other.table.store(table);
@@ -153,6 +155,7 @@ impl Database {
 mod tests {
     use super::*;
     use crate::keyspace::{Attributes, Lifetime, Patience, SpaceOptions};
+    use std::sync::Arc;
 
     #[test]
     fn only_a_complete_order_is_one() {
@@ -197,5 +200,19 @@ mod tests {
         std::fs::write(folder.path().join("t.spt-order"), "0 0").unwrap();
         let error = KeySpace::open(options).err().unwrap().to_string();
         assert!(error.contains("t.spt-order"), "{error}");
+    }
+
+    #[test]
+    fn tables_that_are_swapped_while_they_are_listed_are_listed_once() {
+        let space = KeySpace::open(SpaceOptions::default()).unwrap();
+        let mut alone = space.close(Patience::MayWait).unwrap();
+        for database in [0, 3] {
+            alone.put(database, b"key", b"value", Lifetime::Clear).unwrap();
+        }
+        let mut tables = space.tables();
+        let first = tables.next().unwrap();
+        alone.swap(0, 3).unwrap();
+        let second = tables.next().unwrap();
+        assert!(!Arc::ptr_eq(&first, &second) && tables.next().is_none());
     }
 }
