@@ -140,3 +140,21 @@ fn a_long_value_in_memory_gets_another_key_and_is_copied_without_a_copy_in_betwe
         run(&mut session, &[b"SELECT", b"0"]);
     }
 }
+
+#[cfg(feature = "scripts")]
+#[test]
+fn a_command_of_a_script_that_is_too_long_is_refused_without_a_copy_of_its_words() {
+    let _alone = ALONE.lock();
+    let mut session = session(SpaceOptions::default());
+    assert_eq!(run(&mut session, &[b"CONFIG", b"SET", b"client-query-buffer-limit", b"2000000"]).0, b"+OK\r\n");
+    for function in ["call", "acl_check_cmd"] {
+        let script = format!(
+            "local s, t = ('x'):rep(1000000), {{'del'}} for i = 2, 500 do t[i] = s end \
+             return redis.{function}(unpack(t))"
+        );
+        let (reply, bytes) = run(&mut session, &[b"EVAL", script.as_bytes(), b"0"]);
+        let reply = String::from_utf8_lossy(&reply);
+        assert!(reply.starts_with("-ERR the command is longer than a request may be"), "{function}: {reply}");
+        assert!(bytes < 100_000_000, "{bytes} bytes for {function}");
+    }
+}

@@ -10,6 +10,7 @@ use splitpoint_server::session::{Flow, Session};
 use splitpoint_server::settings::Settings;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
 
 fn session() -> RespSession {
     let space = Arc::new(KeySpace::open(SpaceOptions::default()).unwrap());
@@ -563,6 +564,21 @@ fn other_clients_see_all_changes_of_a_script_or_none() {
             assert_eq!(words[1..words.len() / 2 + 1], words[words.len() / 2 + 1..], "{values}");
         }
     });
+}
+
+#[test]
+fn the_words_of_a_command_are_together_no_longer_than_a_request() {
+    let settings = Settings::default();
+    settings.request_bytes.store(1_000_000, Relaxed);
+    let space = Arc::new(KeySpace::open(SpaceOptions::default()).unwrap());
+    let mut session = another(&Arc::new(Server::new(space, settings, false)));
+    for function in ["call", "acl_check_cmd"] {
+        let script =
+            format!("local s = ('x'):rep(400000) return tostring(redis.{function}(unpack({{'del', s, s, s}})))");
+        let refused = eval(&mut session, &script, &[], &[]);
+        assert!(refused.starts_with("-ERR the command is longer than a request may be"), "{function}: {refused}");
+    }
+    assert_eq!(eval(&mut session, "local s = ('x'):rep(400000) return redis.call('del', s, s)", &[], &[]), ":0");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use super::state::SessionState;
 use super::{cluster, events};
 use crate::command::call::Span;
 use crate::keyspace::{Exclusive, SpaceError};
-use crate::scripts::{Commands, Engine};
+use crate::scripts::{COMMAND_TOO_LONG, Commands, Engine};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::*;
 
@@ -189,7 +189,7 @@ fn call_command(
     const STAGED_BYTES_MAX: usize = 256 << 20;
     let bytes: usize = words.iter().map(Vec::len).sum();
     if bytes > session.server.settings.request_bytes.load(Relaxed) {
-        return Err("ERR the command is longer than a request may be".into());
+        return Err(COMMAND_TOO_LONG.into());
     }
     let (request, spans) = joined(words);
     let args = Args { request: &request, spans: &spans };

@@ -9,7 +9,7 @@
 use super::json::{self, Encoder, Settings};
 use super::replies::{Writer, to_lua};
 use super::values::{BYTES_MAX, SANDBOX, check, failure, kind_of, text_of};
-use super::{Commands, Running, Script, bits, msgpack, sha1_of, structs, texts};
+use super::{COMMAND_TOO_LONG, Commands, Running, Script, bits, msgpack, sha1_of, structs, texts};
 use crate::command::double::format_number;
 use crate::command::reply::Version;
 use mlua::chunk::ChunkMode;
@@ -179,7 +179,7 @@ impl Engine {
         self.is_resp3.store(false, Relaxed);
         *self.json.lock().unwrap_or_else(PoisonError::into_inner) = Settings::default();
         let commands = RefCell::new(commands);
-        let reply_to = |words: &[Value]| match words_of(words) {
+        let reply_to = |words: &[Value]| match words_of(words, bytes_max) {
             Ok(words) => commands.borrow_mut().call(&words, self.is_resp3.load(Relaxed)),
             Err(refusal) => format!("-{refusal}\r\n").into_bytes(),
         };
@@ -203,7 +203,7 @@ impl Engine {
                 }
             })?;
             let may_call = scope.create_function(|_, words: Variadic<Value>| {
-                let answer = words_of(&words).and_then(|words| {
+                let answer = words_of(&words, bytes_max).and_then(|words| {
                     let answer = commands.borrow_mut().may_call(&words);
                     answer.ok_or("ERR Invalid command passed to redis.acl_check_cmd()")
                 });
@@ -407,19 +407,26 @@ fn struct_library(lua: &Lua, running: &Arc<Running>) -> mlua::Result<Table> {
     Ok(library)
 }
 
-/// Converts the arguments of `redis.call` to the words of a command.
-fn words_of(values: &[Value]) -> Result<Vec<Vec<u8>>, &'static str> {
+/// Converts the arguments of `redis.call` to the words of a command. Copies at most `bytes_max` bytes of strings: many
+/// arguments may be the same long string.
+fn words_of(values: &[Value], bytes_max: usize) -> Result<Vec<Vec<u8>>, &'static str> {
     if values.is_empty() {
         return Err("ERR Please specify at least one argument for this redis lib call");
     }
-    let word = |value: &Value| match value {
-        Value::String(text) => Some(text.as_bytes().to_vec()),
-        Value::Integer(number) => Some(format_number(*number as f64, 17).into_bytes()),
-        Value::Number(number) => Some(format_number(*number, 17).into_bytes()),
-        _ => None,
-    };
-    let words: Option<Vec<_>> = values.iter().map(word).collect();
-    words.ok_or("ERR Lua redis lib command arguments must be strings or integers")
+    let (mut words, mut left) = (Vec::with_capacity(values.len()), bytes_max);
+    for value in values {
+        words.push(match value {
+            Value::String(text) => {
+                let text = text.as_bytes();
+                left = left.checked_sub(text.len()).ok_or(COMMAND_TOO_LONG)?;
+                text.to_vec()
+            }
+            Value::Integer(number) => format_number(*number as f64, 17).into_bytes(),
+            Value::Number(number) => format_number(*number, 17).into_bytes(),
+            _ => return Err("ERR Lua redis lib command arguments must be strings or integers"),
+        });
+    }
+    Ok(words)
 }
 
 /// The generator of drand48, which Redis uses, so that scripts get the same numbers.

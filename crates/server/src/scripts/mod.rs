@@ -50,6 +50,9 @@ const EVALUATED_MAX: usize = 500;
 const EVALUATED_BYTES_MAX: usize = 16 << 20;
 const LOADED_BYTES_MAX: usize = 64 << 20;
 
+/// The error of a command of a script whose words are longer than a request may be.
+pub(crate) const COMMAND_TOO_LONG: &str = "ERR the command is longer than a request may be";
+
 /// A script.
 pub(crate) struct Script {
     /// Its SHA-1 as hexadecimal digits.
