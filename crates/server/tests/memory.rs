@@ -158,3 +158,23 @@ fn a_command_of_a_script_that_is_too_long_is_refused_without_a_copy_of_its_words
         assert!(bytes < 100_000_000, "{bytes} bytes for {function}");
     }
 }
+
+#[cfg(feature = "scripts")]
+#[test]
+fn values_that_a_script_unpacks_are_refused_before_they_take_much_memory() {
+    let _alone = ALONE.lock();
+    let mut session = session(SpaceOptions::default());
+    for (call, others) in [("cmsgpack.unpack(ARGV[2])", 0), ("struct.unpack(ARGV[1], ARGV[2])", 1)] {
+        let script = format!("return select('#', {call})");
+        let mut unpack = |count: usize| {
+            let (format, data) = (vec![b'b'; count], vec![1; count]);
+            let (reply, bytes) = run(&mut session, &[b"EVAL", script.as_bytes(), b"0", &format, &data]);
+            (String::from_utf8_lossy(&reply).into_owned(), bytes)
+        };
+        // The struct library also returns the position after the last value.
+        assert_eq!(unpack(7000).0, format!(":{}\r\n", 7000 + others));
+        let (reply, bytes) = unpack(5_000_000);
+        assert!(reply.contains("stack overflow (too many results)"), "{reply}");
+        assert!(bytes < 80_000_000, "{bytes} bytes for {call}");
+    }
+}

@@ -1,6 +1,6 @@
 //! cmsgpack: values of Lua as MessagePack, with the rules and error messages of lua-cmsgpack.
 
-use super::values::number_of;
+use super::values::{RESULTS_MAX, TOO_MANY_RESULTS, number_of};
 use mlua::{Lua, MultiValue, Table, Value};
 
 /// Deeper tables are packed as nil.
@@ -112,6 +112,10 @@ pub(super) fn unpack(lua: &Lua, text: &[u8], at: usize, most: usize) -> mlua::Re
     let mut reader = Reader { lua, text, at };
     let mut values = MultiValue::new();
     while reader.at < text.len() && values.len() < most {
+        // Lua's allocator does not count this list.
+        if values.len() >= RESULTS_MAX {
+            return Err(mlua::Error::runtime(TOO_MANY_RESULTS));
+        }
         values.push_back(reader.value(0)?);
     }
     Ok((values, reader.at))

@@ -10,7 +10,7 @@
 //!
 //! Source: struct 0.2 by Roberto Ierusalimschy, with the checks that Redis added.
 
-use super::values::{kind_of, number_of};
+use super::values::{RESULTS_MAX, TOO_MANY_RESULTS, kind_of, number_of};
 use mlua::{Lua, MultiValue, Value};
 
 /// One item of a format.
@@ -175,6 +175,10 @@ pub(super) fn unpack(lua: &Lua, values: &[Value]) -> Result<MultiValue, String> 
     let mut found = MultiValue::new();
     let failed = |error: mlua::Error| error.to_string();
     while let Some((item, padding)) = format.next(at)? {
+        // Lua's allocator does not count this list.
+        if found.len() >= RESULTS_MAX {
+            return Err(TOO_MANY_RESULTS.into());
+        }
         at = at.saturating_add(padding);
         let mut take = |len: usize| -> Result<&[u8], String> {
             let end = at.checked_add(len).filter(|&end| end <= data.len()).ok_or(SHORT)?;

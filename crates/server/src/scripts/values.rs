@@ -5,6 +5,10 @@ use mlua::{Lua, Value};
 
 /// The most memory of a script.
 pub(super) const BYTES_MAX: usize = 256 << 20;
+/// The most values that a function returns: Lua's stack has room for no more.
+pub(super) const RESULTS_MAX: usize = 8000;
+/// The message of a function that would return more.
+pub(super) const TOO_MANY_RESULTS: &str = "stack overflow (too many results)";
 /// The name of the chunk `sandbox.lua`.
 pub(super) const SANDBOX: &str = "@sandbox";
 
