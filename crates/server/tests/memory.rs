@@ -167,7 +167,7 @@ fn values_that_a_script_unpacks_are_refused_before_they_take_much_memory() {
     for (call, others) in [("cmsgpack.unpack(ARGV[2])", 0), ("struct.unpack(ARGV[1], ARGV[2])", 1)] {
         let script = format!("return select('#', {call})");
         let mut unpack = |count: usize| {
-            let (format, data) = (vec![b'b'; count], vec![1; count]);
+            let (format, data) = (vec![b'b'; count], vec![1_u8; count]);
             let (reply, bytes) = run(&mut session, &[b"EVAL", script.as_bytes(), b"0", &format, &data]);
             (String::from_utf8_lossy(&reply).into_owned(), bytes)
         };
@@ -176,5 +176,22 @@ fn values_that_a_script_unpacks_are_refused_before_they_take_much_memory() {
         let (reply, bytes) = unpack(5_000_000);
         assert!(reply.contains("stack overflow (too many results)"), "{reply}");
         assert!(bytes < 80_000_000, "{bytes} bytes for {call}");
+    }
+}
+
+#[cfg(feature = "scripts")]
+#[test]
+fn a_script_packs_and_unpacks_parts_of_a_long_string_without_copies_of_the_string() {
+    let _alone = ALONE.lock();
+    let mut session = session(SpaceOptions::default());
+    let data = vec![1_u8; 1_000_000];
+    for script in [
+        "local sum, at = 0, 1 for i = 1, 1000 do local n n, at = struct.unpack('B', ARGV[1], at) sum = sum + n end \
+         return sum",
+        "local t = {} for i = 1, 1000 do t[i] = ARGV[1] end return #struct.pack(('c1'):rep(1000), unpack(t))",
+    ] {
+        let (reply, bytes) = run(&mut session, &[b"EVAL", script.as_bytes(), b"0", &data]);
+        assert_eq!(String::from_utf8_lossy(&reply), ":1000\r\n", "{script}");
+        assert!(bytes < 100_000_000, "{bytes} bytes for {script}");
     }
 }

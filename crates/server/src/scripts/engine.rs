@@ -390,7 +390,7 @@ fn struct_library(lua: &Lua, running: &Arc<Running>) -> mlua::Result<Table> {
     let flag = running.clone();
     let pack = lua.create_function(move |lua, values: Variadic<Value>| {
         check(&flag)?;
-        let bytes = structs::pack(lua, &values, BYTES_MAX).map_err(|text| failure(lua, &text))?;
+        let bytes = structs::pack(lua, &values, BYTES_MAX, &flag).map_err(|text| failure(lua, &text))?;
         lua.create_string(bytes)
     })?;
     library.set("pack", pack)?;

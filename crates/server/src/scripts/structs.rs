@@ -10,8 +10,9 @@
 //!
 //! Source: struct 0.2 by Roberto Ierusalimschy, with the checks that Redis added.
 
-use super::values::{RESULTS_MAX, TOO_MANY_RESULTS, kind_of, number_of};
-use mlua::{Lua, MultiValue, Value};
+use super::Running;
+use super::values::{RESULTS_MAX, TOO_MANY_RESULTS, check, kind_of, number_of, text_of};
+use mlua::{BorrowedBytes, Lua, MultiValue, Value};
 
 /// One item of a format.
 enum Item {
@@ -97,50 +98,45 @@ impl<'f> Format<'f> {
     }
 }
 
-/// Packs values into at most `bytes_max` bytes.
-pub(super) fn pack(lua: &Lua, values: &[Value], bytes_max: usize) -> Result<Vec<u8>, String> {
+/// Packs values into at most `bytes_max` bytes. Fails once the script is killed.
+pub(super) fn pack(lua: &Lua, values: &[Value], bytes_max: usize, running: &Running) -> Result<Vec<u8>, String> {
     let format = text(lua, values, 0, "pack")?;
     let mut format = Format::new(&format, "pack");
-    let (mut out, mut index) = (Vec::new(), 0);
+    let (mut out, mut index) = (Vec::<u8>::new(), 0);
     while let Some((item, padding)) = format.next(out.len())? {
+        check(running).map_err(|error| text_of(&error))?;
         out.resize(out.len() + padding, 0);
-        let bytes = match item {
-            Item::Pad => vec![0],
+        index += usize::from(!matches!(item, Item::Pad));
+        match item {
+            Item::Pad => out.push(0),
             Item::Integer(len, _) => {
-                index += 1;
                 let number = number(lua, values, index, "pack")?;
                 // As C converts it: negative numbers as two's complement, others as unsigned.
                 let whole = if number < 0.0 { number as i64 as u64 } else { number as u64 };
                 let mut bytes = whole.to_le_bytes().to_vec();
                 bytes.resize(len.max(8), 0);
                 bytes.truncate(len);
-                swapped(bytes, format.is_big)
+                out.extend_from_slice(&swapped(bytes, format.is_big));
             }
             Item::Float => {
-                index += 1;
-                swapped((number(lua, values, index, "pack")? as f32).to_le_bytes().to_vec(), format.is_big)
+                let bytes = (number(lua, values, index, "pack")? as f32).to_le_bytes();
+                out.extend_from_slice(&swapped(bytes.to_vec(), format.is_big));
             }
             Item::Double => {
-                index += 1;
-                swapped(number(lua, values, index, "pack")?.to_le_bytes().to_vec(), format.is_big)
+                let bytes = number(lua, values, index, "pack")?.to_le_bytes();
+                out.extend_from_slice(&swapped(bytes.to_vec(), format.is_big));
             }
             Item::Chars(len) => {
-                index += 1;
-                let mut text = text(lua, values, index, "pack")?;
-                if text.len() < len {
-                    return Err(format!("bad argument #{} to 'pack' (string too short)", index + 2));
-                }
-                text.truncate(if len == 0 { text.len() } else { len });
-                text
+                let text = text(lua, values, index, "pack")?;
+                let part = text.get(..if len > 0 { len } else { text.len() });
+                let short = || format!("bad argument #{} to 'pack' (string too short)", index + 2);
+                out.extend_from_slice(part.ok_or_else(short)?);
             }
             Item::Zeroed => {
-                index += 1;
-                let mut text = text(lua, values, index, "pack")?;
-                text.push(0);
-                text
+                out.extend_from_slice(&text(lua, values, index, "pack")?);
+                out.push(0);
             }
-        };
-        out.extend_from_slice(&bytes);
+        }
         if out.len() > bytes_max {
             return Err("not enough memory".into());
         }
@@ -159,7 +155,7 @@ fn swapped(mut bytes: Vec<u8>, is_big: bool) -> Vec<u8> {
 pub(super) fn unpack(lua: &Lua, values: &[Value]) -> Result<MultiValue, String> {
     const SHORT: &str = "bad argument #2 to 'unpack' (data string too short)";
     let (format, data) = (text(lua, values, 0, "unpack")?, text(lua, values, 1, "unpack")?);
-    let mut format = Format::new(&format, "unpack");
+    let (mut format, data) = (Format::new(&format, "unpack"), &*data);
     let mut at = match values.get(2) {
         None | Some(Value::Nil) => 0,
         Some(_) => {
@@ -246,7 +242,8 @@ pub(super) fn size(lua: &Lua, values: &[Value]) -> Result<f64, String> {
     Ok(size as f64)
 }
 
-fn text(lua: &Lua, values: &[Value], index: usize, function: &str) -> Result<Vec<u8>, String> {
+/// The bytes of a string, which are Lua's own: scripts unpack long strings item by item.
+fn text(lua: &Lua, values: &[Value], index: usize, function: &str) -> Result<BorrowedBytes, String> {
     let found = values.get(index).map_or(if index == 0 { "no value" } else { "nil" }, kind_of);
     let text = match values.get(index) {
         Some(value @ (Value::String(_) | Value::Integer(_) | Value::Number(_))) => {
@@ -255,7 +252,7 @@ fn text(lua: &Lua, values: &[Value], index: usize, function: &str) -> Result<Vec
         _ => None,
     };
     let bad = || format!("bad argument #{} to '{function}' (string expected, got {found})", index + 1);
-    text.map(|text| text.as_bytes().to_vec()).ok_or_else(bad)
+    text.map(|text| text.as_bytes()).ok_or_else(bad)
 }
 
 fn number(lua: &Lua, values: &[Value], index: usize, function: &str) -> Result<f64, String> {
