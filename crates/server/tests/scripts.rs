@@ -546,6 +546,18 @@ fn scripts_are_known_by_their_sha1_until_they_are_flushed() {
 }
 
 #[test]
+fn scripts_that_are_loaded_leave_the_others_their_memory() {
+    let mut session = session();
+    // A script may take 256 MiB; each of these takes 8 MB when it is compiled.
+    let list = "1,".repeat(1_000_000);
+    for number in 0..40 {
+        let reply = call(&mut session, &["SCRIPT", "LOAD", &format!("return {{{list}{number}}}")]);
+        assert!(!reply.contains("not enough memory"), "{number}: {reply}");
+    }
+    assert_eq!(eval(&mut session, &format!("return #{{{list}}}"), &[], &[]), ":1000000");
+}
+
+#[test]
 fn other_clients_see_all_changes_of_a_script_or_none() {
     let session = session();
     let server = session.server();

@@ -14,7 +14,7 @@ use super::state::SessionState;
 use super::{cluster, events};
 use crate::command::call::Span;
 use crate::keyspace::{Exclusive, SpaceError};
-use crate::scripts::{COMMAND_TOO_LONG, Commands, Engine};
+use crate::scripts::{COMMAND_TOO_LONG, Commands, Compiled, Engine, Script};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::*;
 
@@ -57,8 +57,8 @@ pub(super) fn eval(
     let words: Vec<&[u8]> = args.from(3).collect();
     let (keys, arguments) = words.split_at(number);
     let mut slot = server.scripts.engine.lock().unwrap_or_else(PoisonError::into_inner);
+    let compiled = compile(&mut slot, session, &script)?;
     let engine = engine_of(&mut slot, session)?;
-    let compiled = engine.compile(&script).map_err(|text| Refusal::Text(text.into()))?;
     if !by_name {
         server.scripts.add(&script, false);
     }
@@ -76,9 +76,7 @@ pub(super) fn eval(
     let mut commands = Caller { session, alone, read_only, execute };
     let outcome = engine.run((&script, compiled), [keys, arguments], &mut commands, (out, version, bytes_max));
     drop(begun);
-    if engine.is_worn() {
-        *slot = None;
-    }
+    drop_worn(&mut slot);
     drop(slot);
     server.note_script_bytes();
     (session.database, session.version, session.executing) = (database, version, executing);
@@ -149,6 +147,27 @@ fn engine_of<'s>(slot: &'s mut Option<Engine>, session: &SessionState) -> Result
         *slot = Some(Engine::new(session.server.scripts.running.clone(), REDIS_VERSION)?);
     }
     slot.as_mut().ok_or_else(|| "ERR there is no Lua".into())
+}
+
+/// Compiles a script. If that fails, tries again with all the memory that a script may take.
+fn compile(slot: &mut Option<Engine>, session: &SessionState, script: &Script) -> Result<Compiled, Refusal> {
+    let mut outcome = engine_of(slot, session)?.compile(script);
+    if outcome.is_err() {
+        // This also collects the garbage of a state that is kept.
+        drop_worn(slot);
+        outcome = engine_of(slot, session)?.compile(script);
+    }
+    if outcome.is_err() {
+        drop_worn(slot);
+    }
+    outcome.map_err(|text| Refusal::Text(text.into()))
+}
+
+/// Drops the Lua state if a new one should replace it.
+fn drop_worn(slot: &mut Option<Engine>) {
+    if slot.as_ref().is_some_and(Engine::is_worn) {
+        *slot = None;
+    }
 }
 
 /// Whether the first line of a script says that it does not write; `None` if it says nothing.
@@ -239,8 +258,9 @@ pub(super) fn script(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u
             let script = scripts.of(args.at(2));
             // If a running script has the state, the script is compiled when it first runs.
             if let Ok(mut slot) = scripts.engine.try_lock() {
-                let checked = engine_of(&mut slot, session)?.compile(&script);
-                checked.map_err(|text| Refusal::Text(text.into()))?;
+                compile(&mut slot, session, &script).map(drop)?;
+                // The compiled scripts may leave too little memory to run one.
+                drop_worn(&mut slot);
             }
             if !scripts.add(&script, true) {
                 return Err("ERR the loaded scripts take too much memory; remove them with SCRIPT FLUSH".into());

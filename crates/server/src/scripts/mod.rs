@@ -38,7 +38,7 @@ mod texts;
 #[cfg(feature = "scripts")]
 mod values;
 
-pub(crate) use engine::Engine;
+pub(crate) use engine::{Compiled, Engine};
 use sha1::{Digest, Sha1};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*};
