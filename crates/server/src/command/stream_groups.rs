@@ -251,7 +251,7 @@ pub(crate) fn xpending(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outc
             reply::array(&mut found, 4);
             reply_id(&mut found, *id);
             reply::bulk(&mut found, names.get(&pending.consumer).map_or(b"", Vec::as_slice));
-            reply::integer(&mut found, idle_of(pending, now_ms).max(0));
+            reply::integer(&mut found, idle_of(pending, now_ms));
             reply_unsigned(&mut found, pending.count);
         }
         if found.len() > call.reply_bytes_max {
@@ -280,9 +280,9 @@ fn pending_from(
     Ok(some)
 }
 
-/// How long ago an entry was delivered; negative if that time is in the future.
+/// How long ago an entry was delivered; 0 if that time is in the future, since the clock may have been set back.
 fn idle_of(pending: &Pending, now_ms: u64) -> i64 {
-    (now_ms as i64).saturating_sub(pending.delivered_ms as i64) // a time that is too large is far away
+    (now_ms as i64).saturating_sub(pending.delivered_ms as i64).max(0) // a time that is too large is far away
 }
 
 /// The names of consumers by their numbers.

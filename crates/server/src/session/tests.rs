@@ -775,3 +775,22 @@ fn a_sweep_of_fields_reports_them_and_ends_what_depends_on_the_hash() {
     assert_eq!(pushed_after(20), [event("hexpired"), event("del")].concat());
     assert_eq!(say(&mut writer, "EXISTS h"), ":0 ");
 }
+
+#[test]
+fn entries_that_were_delivered_before_the_clock_was_set_back_are_listed_and_claimed() {
+    let mut this = one_client(None);
+    let words = |line: &str| line.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Words>();
+    let mut say = |line: &str| {
+        let out = ask(&mut this, &request(&words(line)), usize::MAX);
+        String::from_utf8(out).unwrap().replace("\r\n", " ")
+    };
+    STOPPED_CLOCK.set(Some(START_MS + 60_000));
+    say("XADD s 1-1 f v");
+    say("XGROUP CREATE s g 0");
+    say("XREADGROUP GROUP g c STREAMS s >");
+    STOPPED_CLOCK.set(Some(START_MS));
+    assert_eq!(say("XPENDING s g - + 10"), "*1 *4 $3 1-1 $1 c :0 :1 ");
+    assert_eq!(say("XPENDING s g IDLE 1 - + 10"), "*0 ");
+    assert_eq!(say("XCLAIM s g d 1 1-1 JUSTID"), "*0 ");
+    assert_eq!(say("XCLAIM s g d 0 1-1 JUSTID"), "*1 $3 1-1 ");
+}
