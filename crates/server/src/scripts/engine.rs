@@ -187,6 +187,7 @@ impl Engine {
             let list = |words: &[&[u8]]| {
                 let list = self.lua.create_table_with_capacity(words.len(), 0)?;
                 for (index, word) in words.iter().enumerate() {
+                    check(&self.running)?;
                     list.raw_set(index + 1, self.lua.create_string(word)?)?;
                 }
                 Ok::<Table, mlua::Error>(list)
@@ -199,7 +200,7 @@ impl Engine {
                         let text = text.strip_suffix(b"\r\n").unwrap_or(text);
                         Err(mlua::Error::external(ErrorReply(text.to_vec())))
                     }
-                    None => to_lua(lua, &mut reply.as_slice()),
+                    None => to_lua(lua, &mut reply.as_slice(), &self.running),
                 }
             })?;
             let may_call = scope.create_function(|_, words: Variadic<Value>| {
@@ -320,7 +321,7 @@ fn add_json(lua: &Lua, native: &Table, running: &Arc<Running>, settings: &Arc<Mu
         let (Some(value), 1) = (values.front(), values.len()) else { return Err(expected_one(lua, "decode")) };
         match value {
             Value::String(text) => {
-                json::decode(lua, &text.as_bytes(), of(&of_decode)).map_err(|text| failure(lua, &text))
+                json::decode(lua, &text.as_bytes(), of(&of_decode), &flag).map_err(|text| failure(lua, &text))
             }
             Value::Integer(_) | Value::Number(_) => Ok(value.clone()),
             other => {
@@ -362,7 +363,7 @@ fn msgpack_library(lua: &Lua, running: &Arc<Running>) -> mlua::Result<Table> {
             let message = format!("Start offset {at} greater than input length {}.", text.len());
             return Err(failure(lua, &message));
         }
-        let (mut values, end) = msgpack::unpack(lua, &text, at, most).map_err(|error| located(lua, error))?;
+        let (mut values, end) = msgpack::unpack(lua, &text, at, most, &flag).map_err(|error| located(lua, error))?;
         if limit.is_some() {
             values.push_front(Value::Number(if end < text.len() { end as f64 } else { -1.0 }));
         }

@@ -2,7 +2,8 @@
 //!
 //! Both directions use an explicit stack, since the client chooses the nesting.
 
-use super::values::{kind_of, number_of};
+use super::Running;
+use super::values::{check, kind_of, number_of, text_of};
 use crate::command::double::format_number;
 use mlua::{Function, Lua, Table, Value};
 
@@ -229,9 +230,9 @@ fn write_string(out: &mut Vec<u8>, text: &[u8]) {
 /// Parses a JSON text.
 ///
 /// # Errors
-/// The message of lua-cjson.
-pub(super) fn decode(lua: &Lua, text: &[u8], settings: Settings) -> Result<Value, String> {
-    let mut reader = Reader { lua, text, at: 0, settings };
+/// The message of lua-cjson, or that the script was killed.
+pub(super) fn decode(lua: &Lua, text: &[u8], settings: Settings, running: &Running) -> Result<Value, String> {
+    let mut reader = Reader { lua, text, at: 0, settings, running };
     // lua-cjson recognizes UTF-16 and UTF-32 by the zero byte among the first two.
     if text.len() >= 2 && (text[0] == 0 || text[1] == 0) {
         return Err("JSON parser does not support UTF-16 or UTF-32".into());
@@ -245,6 +246,7 @@ struct Reader<'r> {
     text: &'r [u8],
     at: usize,
     settings: Settings,
+    running: &'r Running,
 }
 
 /// A table that is being read: where the next value belongs.
@@ -298,6 +300,7 @@ impl Reader<'_> {
         let failed = |error: mlua::Error| error.to_string();
         let mut open: Vec<Unfinished> = Vec::new();
         loop {
+            check(self.running).map_err(|error| text_of(&error))?;
             let mut value = match self.next() {
                 Some(bracket @ (b'{' | b'[')) => {
                     if open.len() >= self.settings.decode_max_depth {

@@ -259,3 +259,22 @@ impl Running {
         self.state.load(Relaxed) == KILLED || self.stops()
     }
 }
+
+#[cfg(all(test, feature = "scripts"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_of_many_strings_is_not_read_to_its_end_if_the_script_is_killed() {
+        let (lua, running) = (mlua::Lua::new(), Scripts::default().running);
+        let read = || {
+            let packed = msgpack::unpack(&lua, b"\x91\x01", 0, 1, &running).err();
+            let reply = replies::to_lua(&lua, &mut b"*1\r\n:1\r\n".as_slice(), &running).err();
+            let [packed, reply] = [packed, reply].map(|error| error.map(|error| values::text_of(&error)));
+            [json::decode(&lua, b"[1]", json::Settings::default(), &running).err(), packed, reply]
+        };
+        assert_eq!(read(), [None, None, None]);
+        assert!(running.kill());
+        assert_eq!(read(), [(); 3].map(|()| Some("script killed".to_owned())));
+    }
+}

@@ -1,6 +1,7 @@
 //! cmsgpack: values of Lua as MessagePack, with the rules and error messages of lua-cmsgpack.
 
-use super::values::{RESULTS_MAX, TOO_MANY_RESULTS, number_of};
+use super::Running;
+use super::values::{RESULTS_MAX, TOO_MANY_RESULTS, check, number_of};
 use mlua::{Lua, MultiValue, Table, Value};
 
 /// Deeper tables are packed as nil.
@@ -107,9 +108,15 @@ fn pack_table(out: &mut Vec<u8>, table: &Table, depth: usize, bytes_max: usize) 
 /// Unpacks at most `most` values of a text from `at` on; also returns the offset after them.
 ///
 /// # Errors
-/// The message.
-pub(super) fn unpack(lua: &Lua, text: &[u8], at: usize, most: usize) -> mlua::Result<(MultiValue, usize)> {
-    let mut reader = Reader { lua, text, at };
+/// The message, or that the script was killed.
+pub(super) fn unpack(
+    lua: &Lua,
+    text: &[u8],
+    at: usize,
+    most: usize,
+    running: &Running,
+) -> mlua::Result<(MultiValue, usize)> {
+    let mut reader = Reader { lua, text, at, running };
     let mut values = MultiValue::new();
     while reader.at < text.len() && values.len() < most {
         // Lua's allocator does not count this list.
@@ -125,6 +132,7 @@ struct Reader<'r> {
     lua: &'r Lua,
     text: &'r [u8],
     at: usize,
+    running: &'r Running,
 }
 
 impl Reader<'_> {
@@ -145,6 +153,7 @@ impl Reader<'_> {
     }
 
     fn value(&mut self, depth: usize) -> mlua::Result<Value> {
+        check(self.running)?;
         let float = |number: f64| Ok(Value::Number(number));
         match self.take(1)?[0] {
             byte @ 0..=0x7f => float(f64::from(byte)),

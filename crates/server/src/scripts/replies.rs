@@ -1,6 +1,7 @@
 //! Replies as values of Lua, and values of Lua as replies.
 
-use super::values::{number_of, text_of};
+use super::Running;
+use super::values::{check, number_of, text_of};
 use crate::command::double::format_number;
 use crate::command::reply::{self, Version};
 use mlua::{Lua, Table, Value};
@@ -10,8 +11,9 @@ const VALUES_MAX: usize = 1 << 20;
 /// The deepest reply.
 const DEPTH_MAX: usize = 200;
 
-/// Converts a reply, which this server wrote, to a value of Lua.
-pub(super) fn to_lua(lua: &Lua, input: &mut &[u8]) -> mlua::Result<Value> {
+/// Converts a reply, which this server wrote, to a value of Lua. Fails once the script is killed.
+pub(super) fn to_lua(lua: &Lua, input: &mut &[u8], running: &Running) -> mlua::Result<Value> {
+    check(running)?;
     let broken = || mlua::Error::runtime("a reply could not be read");
     let end = input.windows(2).position(|two| two == b"\r\n").ok_or_else(broken)?;
     let (line, rest) = (&input[..end], &input[end + 2..]);
@@ -49,15 +51,15 @@ pub(super) fn to_lua(lua: &Lua, input: &mut &[u8]) -> mlua::Result<Value> {
             let Ok(len) = usize::try_from(len()?) else { return Ok(Value::Boolean(false)) };
             let list = lua.create_table()?;
             for index in 1..=len {
-                list.raw_set(index, to_lua(lua, input)?)?;
+                list.raw_set(index, to_lua(lua, input, running)?)?;
             }
             Value::Table(list)
         }
         b'%' | b'~' => {
             let inner = lua.create_table()?;
             for _ in 0..len()? {
-                let key = to_lua(lua, input)?;
-                let value = if kind == b'%' { to_lua(lua, input)? } else { Value::Boolean(true) };
+                let key = to_lua(lua, input, running)?;
+                let value = if kind == b'%' { to_lua(lua, input, running)? } else { Value::Boolean(true) };
                 inner.raw_set(key, value)?;
             }
             table(if kind == b'%' { "map" } else { "set" }, Value::Table(inner))?

@@ -27,6 +27,7 @@ pub(super) fn failure(lua: &Lua, message: &str) -> mlua::Error {
 }
 
 /// Fails once the script is killed. Functions that may take long call it: the hook counts each as one instruction.
+/// Functions that create many strings call it for each, since clients can choose strings whose hashes in Lua are equal.
 pub(super) fn check(running: &Running) -> mlua::Result<()> {
     if running.is_killed() { Err(mlua::Error::runtime("script killed")) } else { Ok(()) }
 }
