@@ -18,11 +18,11 @@ use super::options::{Durability, TableOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fault::stopped;
 use crate::hash::HashKind;
-use crate::io::atomic::{AtomicFile, BACKUP, with_suffix};
+use crate::io::atomic::{AtomicFile, BACKUP};
 use crate::io::{File, Granted, Mode, PERMISSIONS, Storage};
-use crate::pager::copy::{HeldCopy, Target, copy_checkpoint, copy_file, copy_replayed, open_copy};
+use crate::pager::copy::{HeldCopy, Target, copy_checkpoint, copy_file, copy_replayed, open_copy, table_id};
 use crate::pager::resolve;
-use crate::pager::wal::{Reader, has_segments};
+use crate::pager::wal::{Reader, has_segments, segments_of};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
@@ -49,7 +49,7 @@ pub struct Backup<'f> {
     progress: Box<dyn FnMut(u64, u64) -> ControlFlow<()> + 'f>,
 }
 
-/// Suffixes of the files that belong to a table, in the order of their removal: see [`Backup::restore`].
+/// Suffixes of the files of a table's log, in the order of their removal.
 // These names are on disk.
 const SIDECARS: [&str; 8] = ["-log0", "-log1", "-log2", "-log3", "-log4", "-log5", "-log6", "-log7"];
 
@@ -158,7 +158,8 @@ impl<'f> Backup<'f> {
         let storage = self.options.storage.clone();
         let path = &resolve(storage.as_ref(), path)?;
         let file = open_copy(storage.as_ref(), path)?;
-        let begin = || remove_sidecars(storage.as_ref(), path);
+        let of = table_id(path, file.as_ref())?;
+        let begin = || remove_log(storage.as_ref(), path, of.as_slice());
         let mut step = |done, all| (self.progress)(done, all).is_continue();
         if copy(&mut Target { file, path, begin: &begin, step: &mut step })? { Ok(()) } else { Err(stopped()) }
     }
@@ -251,7 +252,7 @@ impl<'f> Backup<'f> {
         let path = &resolve(storage.as_ref(), path)?;
         // The lock is held to the end. Otherwise a process could open the old file for writing, and would then write to
         // a file without a name.
-        let old = self.may_replace(storage.as_ref(), path)?;
+        let mut old = self.may_replace(storage.as_ref(), path)?;
         let access_at =
             |path: &Path| storage.access_at(path).map_err(|e| Error::io(path, "ask for the permissions of", e));
         let access = match (access_at(path)?, from) {
@@ -264,10 +265,14 @@ impl<'f> Backup<'f> {
             return Err(stopped());
         }
         if old.is_none() {
-            self.may_replace(storage.as_ref(), path)?; // a file may have been created in the meantime
+            old = self.may_replace(storage.as_ref(), path)?; // a file may have been created in the meantime
         }
         new.file().sync().map_err(|e| Error::io(new.unfinished_path(), "sync", e))?;
-        remove_sidecars(storage.as_ref(), path)?;
+        let new_id = table_id(new.unfinished_path(), new.file().as_ref())?;
+        // What is replaced may be no table, or one that cannot be read.
+        let old_id = old.as_ref().and_then(|old| table_id(path, old.as_ref()).ok().flatten());
+        let table_ids: Vec<u64> = new_id.into_iter().chain(old_id).collect();
+        remove_log(storage.as_ref(), path, &table_ids)?;
         new.publish(&[])?;
         Ok(())
     }
@@ -392,31 +397,16 @@ fn target_of<'a>(new: &'a AtomicFile, step: &'a mut dyn FnMut(u64, u64) -> bool)
     Target { file: new.file().clone(), path: new.unfinished_path(), begin: &|| Ok(()), step }
 }
 
-/// Removes the log of the table at `path`, which is about to be replaced by a complete and durable file.
+/// Removes the log of the table at `path`, which is about to be replaced by a complete and durable file. The old and
+/// the new table have the numbers `table_ids`. The logs of other tables stay: such a table had this name before, and
+/// may get it again.
 ///
 /// An old log must never stay next to the new file: an open may use it. So it is removed, the removal is made durable,
 /// and then the new file is renamed. A crash in between leaves the old file without it. It may have lost its last
 /// changes, but was about to be replaced: restore again.
-fn remove_sidecars(storage: &dyn Storage, path: &Path) -> Result<()> {
-    let sidecars = SIDECARS.map(|sidecar| with_suffix(path, sidecar));
-    sidecars.iter().try_for_each(|sidecar| refuse_if_in_use(storage, sidecar))?;
-    for sidecar in sidecars {
-        storage.remove(&sidecar).map_err(|e| Error::io(&sidecar, "remove", e))?;
+fn remove_log(storage: &dyn Storage, path: &Path, table_ids: &[u64]) -> Result<()> {
+    for segment in segments_of(storage, path, table_ids)? {
+        storage.remove(&segment).map_err(|e| Error::io(&segment, "remove", e))?;
     }
     storage.sync_names(path).map_err(|e| Error::io(path, "sync the directory of", e))
-}
-
-/// Fails if a table that had this name before, and is still open under another name, writes the file of a log at
-/// `path`.
-fn refuse_if_in_use(storage: &dyn Storage, path: &Path) -> Result<()> {
-    let locked = match storage.open(path, Mode::Read) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        opened => opened.and_then(|file| file.is_locked()).map_err(|e| Error::io(path, "ask for the lock of", e))?,
-    };
-    if !locked {
-        return Ok(());
-    }
-    let shown = path.display();
-    Err(Error::new(ErrorKind::Locked, format!("{shown}: in use by a table that was renamed while it was open"))
-        .with_hint("Close that table. To keep it, give it this name again."))
 }

@@ -246,6 +246,41 @@ fn what_is_there_is_replaced_only_if_asked_for_and_not_in_use() {
 }
 
 #[test]
+fn the_log_of_a_table_that_had_the_name_before_stays_when_another_is_saved_there() {
+    let directory = directory();
+    let path = |name: &str| directory.path().join(name);
+    // What a kill leaves, and then the table is renamed.
+    let writer = Table::open(path("w.spt")).unwrap();
+    writer.put(b"alice", b"admin").unwrap();
+    fs::copy(path("w.spt"), path("old.spt")).unwrap();
+    fs::copy(path("w.spt-log0"), path("t.spt-log0")).unwrap();
+    drop(writer);
+    let backup = || {
+        let new = Table::in_memory().unwrap();
+        new.put(b"bob", b"guest").unwrap();
+        Backup::new().overwrite(true).save(&new, path("new.bak")).unwrap();
+    };
+    backup();
+    Backup::new().save_file(path("new.bak"), path("t.spt")).unwrap();
+    // The new table uses another file for its log, which goes with it.
+    let new = Table::open(path("t.spt")).unwrap();
+    new.put(b"carol", b"guest").unwrap();
+    fs::copy(path("t.spt"), path("killed.spt")).unwrap();
+    fs::copy(path("t.spt-log1"), path("killed.spt-log1")).unwrap();
+    new.close().unwrap();
+    assert!(!path("t.spt-log1").exists());
+    fs::rename(path("killed.spt"), path("t.spt")).unwrap();
+    fs::rename(path("killed.spt-log1"), path("t.spt-log1")).unwrap();
+    assert_eq!(TableOptions::new().read_only(true).open(path("t.spt")).unwrap().len(), 2);
+    backup();
+    Backup::new().overwrite(true).restore(path("new.bak"), path("t.spt")).unwrap();
+    assert!(!path("t.spt-log1").exists());
+    assert_eq!(Table::open(path("t.spt")).unwrap().len(), 1);
+    fs::rename(path("old.spt"), path("t.spt")).unwrap();
+    assert_eq!(Table::open(path("t.spt")).unwrap().get(b"alice").unwrap().as_deref(), Some(&b"admin"[..]));
+}
+
+#[test]
 fn a_damaged_backup_changes_nothing() {
     let directory = directory();
     let (path, bad) = (directory.path().join("t.spt"), directory.path().join("bad"));

@@ -144,6 +144,17 @@ pub(crate) fn copy_file(storage: &Arc<dyn Storage>, path: &Path, target: &mut Ta
     HeldCopy::begin(storage, path, handle)?.copy(target)
 }
 
+/// The number by which the table in a file recognizes its log; `None` if no table is made in it yet.
+///
+/// # Errors
+/// [`ErrorKind::NotATable`], [`ErrorKind::Version`] and [`ErrorKind::Corrupt`].
+pub(crate) fn table_id(path: &Path, file: &dyn File) -> Result<Option<u64>> {
+    match Headers::read(path, file)? {
+        Headers::Unmade => Ok(None),
+        Headers::Last(header, _) => Ok(Some(header.table.table_id)),
+    }
+}
+
 /// Opens the earlier copy at `path` for writing, with its lock.
 pub(crate) fn open_copy(storage: &dyn Storage, path: &Path) -> Result<Arc<dyn File>> {
     let (file, _) = create::open_to_write(storage, path, create::Create::Never, 0)?;

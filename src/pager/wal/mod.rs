@@ -42,7 +42,7 @@ pub(crate) use follow::Ahead;
 use preallocate::Preallocator;
 use replay::Replayed;
 pub(crate) use replay::{Block, BlockLimits, Reader, RecordBody};
-use segment::{End, RECORDS_START, SLOT_COUNT, Segment, SegmentHeader, Shape, slot_path};
+use segment::{End, RECORDS_START, SLOT_COUNT, Segment, SegmentHeader, Shape, names_another, open_slot, slot_path};
 use short::SHORT_BODY_BYTES;
 pub(crate) use short::Short;
 use std::path::{Path, PathBuf};
@@ -1018,6 +1018,29 @@ fn failed_before(what: &str) -> Error {
 /// Whether files of a log exist for the table at `path`, whatever their content.
 pub(crate) fn has_segments(storage: &dyn Storage, path: &Path) -> bool {
     (0..SLOT_COUNT).any(|slot| storage.open(&slot_path(path, slot), Mode::Read).is_ok())
+}
+
+/// The files of the logs of tables with these numbers next to the table at `path`, in the order in which to remove
+/// them. Files without a valid header are among them; the logs of other tables are not.
+///
+/// # Errors
+/// [`ErrorKind::Locked`] if a table that was renamed while it was open writes a log under these names.
+pub(crate) fn segments_of(storage: &dyn Storage, path: &Path, table_ids: &[u64]) -> Result<Vec<PathBuf>> {
+    let mut own = Vec::new();
+    for slot in (0..SLOT_COUNT).map(|slot| slot_path(path, slot)) {
+        let Some(file) = open_slot(storage, &slot).map_err(|e| Error::io(&slot, "open", e))? else { continue };
+        if file.is_locked().map_err(|e| Error::io(&slot, "ask for the lock of", e))? {
+            let shown = slot.display();
+            let what = format!("{shown}: in use by a table that was renamed while it was open");
+            return Err(
+                Error::new(ErrorKind::Locked, what).with_hint("Close that table. To keep it, give it this name again.")
+            );
+        }
+        if !names_another(&slot, file.as_ref(), table_ids)? {
+            own.push(slot);
+        }
+    }
+    Ok(own)
 }
 
 /// The number of records since checkpoint `sequence` in the log of a table.

@@ -172,15 +172,15 @@ pub(super) fn open_slot(storage: &dyn Storage, path: &Path) -> std::io::Result<O
 pub(super) fn is_own(storage: &dyn Storage, path: &Path, table_id: u64) -> Result<bool> {
     let fail = |e| Error::io(path, "read the log segment", e);
     let Some(file) = open_slot(storage, path).map_err(fail)? else { return Ok(false) };
-    Ok(!file.is_locked().map_err(fail)? && !names_another(path, file.as_ref(), table_id)?)
+    Ok(!file.is_locked().map_err(fail)? && !names_another(path, file.as_ref(), &[table_id])?)
 }
 
-/// Whether the file has a header of another table. Damage and later versions either were errors at the open, or are in
-/// files that belong to no table.
-fn names_another(path: &Path, file: &dyn File, table_id: u64) -> Result<bool> {
+/// Whether the file has the header of a table with none of these numbers. Damage and later versions either were errors
+/// at the open, or are in files that belong to no table.
+pub(super) fn names_another(path: &Path, file: &dyn File, table_ids: &[u64]) -> Result<bool> {
     match SegmentHeader::read(path, file) {
         Err(e) if e.kind() == ErrorKind::Io => Err(e),
-        found => Ok(found.is_ok_and(|found| found.is_some_and(|header| header.table_id != table_id))),
+        found => Ok(found.is_ok_and(|found| found.is_some_and(|header| !table_ids.contains(&header.table_id)))),
     }
 }
 
@@ -210,7 +210,7 @@ impl Segment {
         let path = slot_path(table, shape.slot);
         let opened = open_locked(storage, &path, PRIVATE).map_err(|e| Error::io(&path, "create the log segment", e))?;
         let Some(file) = opened else { return Ok(None) };
-        if names_another(&path, file.as_ref(), header.table_id)? {
+        if names_another(&path, file.as_ref(), &[header.table_id])? {
             return Ok(None);
         }
         take_access_of(file.as_ref(), like).map_err(|e| Error::io(&path, "set the owner and permissions of", e))?;
