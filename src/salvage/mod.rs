@@ -239,14 +239,16 @@ impl<'a> Salvage<'a> {
     /// Reports the changes in the log. `log`: the table's id and its checkpoint's sequence number, if known.
     fn report_log(&mut self, path: &Path, log: Option<(u64, u64)>) -> Flow {
         let storage = self.options.storage.as_ref();
-        let what = match log {
-            _ if !has_segments(storage, path) => return Flow::Continue(()),
-            None => "it may have changes since the last checkpoint".to_owned(),
-            Some((table_id, sequence)) => match count_records(storage, path, table_id, sequence) {
-                Ok(0) => return Flow::Continue(()),
-                Ok(count) => format!("it has changes since the last checkpoint ({count})"),
-                Err(e) => format!("its changes since the last checkpoint cannot be counted: {}", e.message()),
-            },
+        let counted = has_segments(storage, path).and_then(|found| match log {
+            _ if !found => Ok(Some(0)),
+            None => Ok(None),
+            Some((table_id, sequence)) => count_records(storage, path, table_id, sequence).map(Some),
+        });
+        let what = match counted {
+            Ok(Some(0)) => return Flow::Continue(()),
+            Ok(Some(count)) => format!("it has changes since the last checkpoint ({count})"),
+            Ok(None) => "it may have changes since the last checkpoint".to_owned(),
+            Err(e) => format!("its changes since the last checkpoint cannot be counted: {}", e.message()),
         };
         self.report.log_unread = true;
         self.lose("write-ahead log", format!("{what}, not salvaged; an open of the table replays them"))

@@ -147,7 +147,7 @@ impl<'f> Backup<'f> {
     pub fn update_file(&mut self, from: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<()> {
         let storage = self.options.storage.clone();
         let from = &resolve(storage.as_ref(), from.as_ref())?;
-        if self.has_log(from) {
+        if self.has_log(from)? {
             let table = self.options.clone().read_only(true).open(from)?;
             return self.update(&table, path);
         }
@@ -174,7 +174,7 @@ impl<'f> Backup<'f> {
     pub fn save_file(&mut self, from: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<()> {
         let storage = self.options.storage.clone();
         let from = &resolve(storage.as_ref(), from.as_ref())?;
-        if self.has_log(from) {
+        if self.has_log(from)? {
             let table = self.options.clone().read_only(true).open(from)?;
             return self.save(&table, path.as_ref());
         }
@@ -185,8 +185,8 @@ impl<'f> Backup<'f> {
     }
 
     /// Whether a copy of the file alone may lack changes that are to be copied.
-    fn has_log(&self, from: &Path) -> bool {
-        !self.options.checkpoint_only && has_segments(self.options.storage.as_ref(), from)
+    fn has_log(&self, from: &Path) -> Result<bool> {
+        Ok(!self.options.checkpoint_only && has_segments(self.options.storage.as_ref(), from)?)
     }
 
     /// Replaces the table at `path` with a backup: copies it, checks the whole copy, and renames it to `path`. The old
@@ -208,7 +208,7 @@ impl<'f> Backup<'f> {
         let storage = self.options.storage.clone();
         let backup = &resolve(storage.as_ref(), backup)?;
         let options = self.options.clone().read_only(true);
-        let has_log = self.has_log(backup);
+        let has_log = self.has_log(backup)?;
         // Reports what is wrong with the backup before anything is copied.
         drop(options.clone().open(backup)?);
         self.replace(Some(backup), path, |progress, new| {

@@ -1016,8 +1016,19 @@ fn failed_before(what: &str) -> Error {
 }
 
 /// Whether files of a log exist for the table at `path`, whatever their content.
-pub(crate) fn has_segments(storage: &dyn Storage, path: &Path) -> bool {
-    (0..SLOT_COUNT).any(|slot| storage.open(&slot_path(path, slot), Mode::Read).is_ok())
+///
+/// # Errors
+/// [`ErrorKind::Io`] if it cannot be told.
+pub(crate) fn has_segments(storage: &dyn Storage, path: &Path) -> Result<bool> {
+    for slot in (0..SLOT_COUNT).map(|slot| slot_path(path, slot)) {
+        match storage.exists(&slot) {
+            Ok(false) => {}
+            // No file has a name that is too long.
+            Err(e) if e.kind() == std::io::ErrorKind::InvalidFilename => {}
+            found => return found.map_err(|e| Error::io(&slot, "look for the log segment", e)),
+        }
+    }
+    Ok(false)
 }
 
 /// The files of the logs of tables with these numbers next to the table at `path`, in the order in which to remove

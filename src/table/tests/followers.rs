@@ -5,10 +5,13 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests change the log from outside")]
 
 use crate::error::{ErrorKind, Result};
+use crate::io::{Disk, File, Mode, Storage};
 use crate::random::Random;
 use crate::table::{Backup, Durability, Follower, Table, TableOptions};
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -156,7 +159,7 @@ fn a_handle_that_catches_up_has_every_write_and_kept_handles_do_not_change() {
         let mut written = Written::new(Durability::Os, seed);
         let follower = Follower::open(&written.path).unwrap();
         let mut handle = reading().open(&written.path).unwrap();
-        let mut kept: Vec<(std::sync::Arc<Table>, Content)> = Vec::new();
+        let mut kept: Vec<(Arc<Table>, Content)> = Vec::new();
         for n in 0..200 {
             let what = written.change();
             handle = handle.catch_up().unwrap();
@@ -309,6 +312,56 @@ fn a_backup_by_a_reader_has_the_writes_in_the_log() {
         Backup::new().overwrite(true).options(only.read_only(true)).save_file(&written.path, &copy).unwrap();
         assert!(content_of(&reading().open(&copy).unwrap()) == content, "the checkpoint alone");
     }
+}
+
+/// The disk, but files of a log may not be opened.
+struct UnreadableLog;
+
+impl Storage for UnreadableLog {
+    fn open(&self, path: &Path, mode: Mode) -> std::io::Result<Box<dyn File>> {
+        let name = path.file_name().expect("a name").as_encoded_bytes();
+        let is_log = name.windows(4).any(|part| part == b"-log");
+        if is_log { Err(std::io::ErrorKind::PermissionDenied.into()) } else { Disk.open(path, mode) }
+    }
+
+    fn exists(&self, path: &Path) -> std::io::Result<bool> {
+        Disk.exists(path)
+    }
+
+    fn remove(&self, path: &Path) -> std::io::Result<()> {
+        Disk.remove(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> std::io::Result<()> {
+        Disk.rename(from, to)
+    }
+
+    fn sync_names(&self, path: &Path) -> std::io::Result<()> {
+        Disk.sync_names(path)
+    }
+}
+
+#[test]
+fn a_log_that_may_not_be_read_is_not_taken_for_an_absent_one() {
+    let written = Written::new(Durability::Os, 30);
+    let [earlier, copy] = ["earlier.spt", "copy.spt"].map(|name| written.path.with_file_name(name));
+    written.table.backup(&earlier).unwrap();
+    written.table.put(b"alice", b"admin").unwrap();
+    let options = || TableOptions { storage: Arc::new(UnreadableLog), ..reading() };
+    let mut backup = Backup::new().options(options());
+    assert_eq!(backup.save_file(&written.path, &copy).unwrap_err().kind(), ErrorKind::Io);
+    assert!(!copy.exists());
+    assert_eq!(backup.update_file(&written.path, &earlier).unwrap_err().kind(), ErrorKind::Io);
+    // Salvage refuses a file that is open for writing.
+    let killed = tempfile::tempdir().unwrap();
+    for file in segments(&written.path).iter().chain([&written.path]) {
+        std::fs::copy(file, killed.path().join(file.file_name().unwrap())).unwrap();
+    }
+    let report = options().salvage(killed.path().join("table.spt"), |_| ControlFlow::Continue(())).unwrap();
+    assert!(report.log_unread && report.losses == 1, "{report:?}");
+    // A copy of the last checkpoint does not need the log.
+    Backup::new().options(options().checkpoint_only(true)).save_file(&written.path, &copy).unwrap();
+    assert_eq!(reading().open(&copy).unwrap().len(), 0);
 }
 
 #[test]
