@@ -38,7 +38,8 @@ pub enum ErrorKind {
     Locked = 10,
     /// An earlier failure made this handle unusable; reopen the table.
     Poisoned = 11,
-    /// Waiting would never end: this thread holds a [`ValueRef`](crate::ValueRef) that blocks its own write.
+    /// Waiting would never end: this thread holds a [`ValueRef`](crate::ValueRef) that blocks its own write, or calls
+    /// from the progress function of a backup or check of the same table.
     WouldDeadlock = 12,
     /// Memory or address space for the table could not be allocated.
     OutOfMemory = 13,

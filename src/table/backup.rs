@@ -81,6 +81,9 @@ impl<'f> Backup<'f> {
 
     /// Calls `progress` from time to time with the bytes copied and the total bytes. If it returns a break, the copy is
     /// removed, with [`ErrorKind::Stopped`].
+    ///
+    /// `progress` may read the table. Its calls that would wait for the end of the backup, such as writes to a table in
+    /// memory, fail with [`ErrorKind::WouldDeadlock`].
     pub fn progress(mut self, progress: impl FnMut(u64, u64) -> ControlFlow<()> + 'f) -> Self {
         self.progress = Box::new(progress);
         self

@@ -13,8 +13,9 @@ use crate::error::Result;
 use crate::pager::interleave::{self, step};
 use crate::pager::pool::{lock_without_values, refuse_to_wait_with_values};
 use crate::pager::thread_slot::{SHARED, SLOT_COUNT, slot_of_thread};
+use crate::pager::{HolderId, this_thread, would_wait_for_itself};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::*};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Two cache lines each, since processors fetch lines in pairs.
 #[derive(Default)]
@@ -45,6 +46,8 @@ pub(super) struct Gate {
     slots: Counted,
     closed: AtomicBool,
     closer: Mutex<()>,
+    /// The thread that has closed the gate.
+    closed_by: Mutex<Option<HolderId>>,
     /// A thread adds to the load once it has counted this many bytes.
     step_bytes: i64,
 }
@@ -68,6 +71,7 @@ impl Gate {
             slots: Counted(Arc::new(std::array::from_fn(|n| Slot { is_shared: n == SHARED, ..Slot::default() }))),
             closed: AtomicBool::new(false),
             closer: Mutex::new(()),
+            closed_by: Mutex::new(None),
             step_bytes,
         };
         let base = &gate.slots.0[SHARED];
@@ -78,6 +82,10 @@ impl Gate {
     }
 
     /// Lets a writer in; waits while the gate is closed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::WouldDeadlock`](crate::ErrorKind) if this thread has closed the gate, or would have to wait while
+    /// it holds a value.
     #[inline]
     pub(super) fn enter(&self) -> Result<WriterGuard<'_>> {
         let number = slot_of_thread();
@@ -91,8 +99,18 @@ impl Gate {
                 return Ok(inside);
             }
             drop(inside);
+            self.refuse_closer()?;
             self.wait_until(|| !self.closed.load(Acquire))?;
         }
+    }
+
+    #[cold]
+    fn refuse_closer(&self) -> Result<()> {
+        if *self.closed_by() == Some(this_thread()) { Err(would_wait_for_itself()) } else { Ok(()) }
+    }
+
+    fn closed_by(&self) -> MutexGuard<'_, Option<HolderId>> {
+        self.closed_by.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[inline]
@@ -103,8 +121,13 @@ impl Gate {
     }
 
     /// Closes the gate and waits until no writer is inside.
+    ///
+    /// # Errors
+    /// The errors of [`enter`](Self::enter).
     pub(super) fn close(&self) -> Result<ClosedGate<'_>> {
+        self.refuse_closer()?;
         let closer = lock_without_values(&self.closer)?;
+        *self.closed_by() = Some(this_thread());
         step();
         self.closed.store(true, SeqCst);
         step();
@@ -247,6 +270,7 @@ impl Drop for WriterGuard<'_> {
 
 impl Drop for ClosedGate<'_> {
     fn drop(&mut self) {
+        *self.gate.closed_by() = None;
         step();
         self.gate.closed.store(false, SeqCst);
     }

@@ -314,6 +314,35 @@ fn a_copy_that_is_broken_off_leaves_nothing() {
 }
 
 #[test]
+fn a_progress_function_that_would_wait_for_its_own_backup_gets_an_error() {
+    let directory = directory();
+    let path = |name: &str| directory.path().join(name);
+    let (memory, file) = (Table::in_memory().unwrap(), Table::open(path("t.spt")).unwrap());
+    for table in [&memory, &file] {
+        (0..2000u32).for_each(|n| table.put(&n.to_le_bytes(), &[7; 90]).unwrap());
+    }
+    file.close().unwrap();
+    let reader = TableOptions::new().read_only(true).open(path("t.spt")).unwrap();
+    for (table, copy) in [(&memory, "a copy"), (&reader, "another")] {
+        let mut calls = 0;
+        let mut backup = Backup::new().progress(|_, _| {
+            calls += 1;
+            assert_eq!(table.get(&7u32.to_le_bytes()).unwrap().unwrap(), [7; 90]);
+            for refused in [table.put(b"key", b"value"), table.verify().map(drop), table.backup(path("third"))] {
+                assert_eq!(refused.unwrap_err().kind(), ErrorKind::WouldDeadlock);
+            }
+            ControlFlow::Continue(())
+        });
+        backup.save(table, path(copy)).unwrap();
+        drop(backup);
+        assert!(calls > 0);
+        assert_eq!(table.verify().unwrap(), []);
+    }
+    memory.put(b"later", b"value").unwrap();
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 3, "a file is left");
+}
+
+#[test]
 fn a_copy_is_as_private_as_its_table() {
     use std::os::unix::fs::PermissionsExt;
     let directory = directory();

@@ -26,10 +26,16 @@ enum Holder {
 }
 
 /// A thread, or a task in a test of interleavings, where tasks share a thread.
-type HolderId = (ThreadId, Option<usize>);
+pub(crate) type HolderId = (ThreadId, Option<usize>);
 
-fn this_thread() -> HolderId {
+pub(crate) fn this_thread() -> HolderId {
     (std::thread::current().id(), interleave::task())
+}
+
+/// The error of a call that would wait for its own thread.
+pub(crate) fn would_wait_for_itself() -> Error {
+    let what = "called from the progress function of a backup or check of the same table, so it would wait for itself";
+    Error::new(ErrorKind::WouldDeadlock, what).with_hint("Call it when that is done.")
 }
 
 /// Holds the checkpoint lock until dropped.
@@ -101,11 +107,7 @@ impl CheckpointLock {
         while waits(*holder) {
             refuse_to_wait_with_values()?;
             if *holder == Holder::Long(this_thread()) {
-                return Err(Error::new(
-                    ErrorKind::WouldDeadlock,
-                    "called from the progress function of a backup of the same table, so it would wait for itself",
-                )
-                .with_hint("Call it when the backup is done."));
+                return Err(would_wait_for_itself());
             }
             drop(holder);
             if interleave::wait() {
