@@ -16,7 +16,9 @@
 //! A record that is being stored does not match its checksum, so it is an end, like any incomplete record. It was not
 //! acknowledged when it was read.
 //!
-//! The scout gives the reader a fixed end, so a reader that is slower than the writer reaches it.
+//! The scout gives the reader a fixed end, so a reader that is slower than the writer reaches it. The scout does not
+//! interpret records. A replay ends earlier if the disk lost a value in a power loss: the records from there on count
+//! as absent until the log has another end.
 //!
 //! Not here: the records (`replay.rs`), what is done with them (`table/follower.rs`).
 
@@ -44,7 +46,11 @@ impl Log {
         let Some(end) = self.scout(reader, last_checkpoint)? else { return Ok(Ahead::Gone) };
         let Some(again) = self.again(reader)? else { return Ok(Ahead::Gone) };
         (reader.found, reader.current, reader.until) = (again.found, again.current, Some(end));
-        Ok(if end == reader.position() { Ahead::Nothing } else { Ahead::Records })
+        if reader.has_read_to(end) {
+            return Ok(Ahead::Nothing);
+        }
+        reader.lost_until = None;
+        Ok(Ahead::Records)
     }
 
     /// Whether there is anything after the position of `reader`.
@@ -54,7 +60,7 @@ impl Log {
     pub(crate) fn ahead_of(&self, reader: &Reader, last_checkpoint: impl Fn() -> Result<u64>) -> Result<Ahead> {
         Ok(match self.scout(reader, last_checkpoint)? {
             None => Ahead::Gone,
-            Some(end) if end == reader.position() => Ahead::Nothing,
+            Some(end) if reader.has_read_to(end) => Ahead::Nothing,
             Some(_) => Ahead::Records,
         })
     }

@@ -163,6 +163,9 @@ pub(crate) struct Reader {
     pub(super) fills_blocks: bool,
     /// Records from here on are not read.
     pub(super) until: Option<End>,
+    /// The end of the records after the position that do not count, since the disk lost a value: see
+    /// [`end_before`](Self::end_before).
+    pub(super) lost_until: Option<End>,
     replayed: Replayed,
 }
 
@@ -175,8 +178,8 @@ impl Reader {
     pub(super) fn of_segments(found: Vec<Found>, sequence: u64) -> Reader {
         let number = found.iter().map(|s| s.header.number).max().unwrap_or(0);
         let replayed = Replayed { number, ..Replayed::default() };
-        let (current, read_bytes, fills_blocks, until) = (None, READ_BYTES_MIN, true, None);
-        Reader { found, sequence, current, read_bytes, fills_blocks, until, replayed }
+        let (current, read_bytes, fills_blocks) = (None, READ_BYTES_MIN, true);
+        Reader { found, sequence, current, read_bytes, fills_blocks, until: None, lost_until: None, replayed }
     }
 
     /// Reads the next records into `block`. Returns false, with no records, at the end of the log. `room` returns how
@@ -229,6 +232,7 @@ impl Reader {
         let current = self.current.as_mut().expect("a block is of the current segment");
         (current.at, current.chain, current.ended) = (block.records[index].at, block.records[index].chain, true);
         self.replayed.records -= (block.len() - index) as u64;
+        self.lost_until = self.until;
     }
 
     fn end_segment(&mut self) {
@@ -242,6 +246,11 @@ impl Reader {
     /// The end of the records read so far.
     pub(super) fn position(&self) -> End {
         self.current.as_ref().map_or(End { number: self.sequence, ..End::default() }, Current::end)
+    }
+
+    /// Whether no record up to `end` counts that was not read.
+    pub(super) fn has_read_to(&self, end: End) -> bool {
+        end == self.position() || self.lost_until == Some(end)
     }
 
     /// Whether all records were read up to the end that was set.

@@ -275,6 +275,36 @@ fn a_reader_stops_before_a_partly_stored_record_and_continues_once_it_is_complet
 }
 
 #[test]
+fn a_reader_is_up_to_date_before_a_value_that_the_disk_lost() {
+    let written = Written::new(Durability::Os, 31);
+    written.table.put(b"before", b"value").unwrap();
+    written.table.put(b"lost", &[0xA5; 9000]).unwrap();
+    written.table.put(b"after", b"value").unwrap();
+    // What a power loss leaves if the log's bytes were written and the value was not.
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("table.spt");
+    for file in segments(&written.path) {
+        std::fs::copy(&file, directory.path().join(file.file_name().unwrap())).unwrap();
+    }
+    let mut bytes = std::fs::read(&written.path).unwrap();
+    let at = bytes.windows(9000).position(|part| part == [0xA5; 9000]).expect("the value is in the file");
+    bytes[at..at + 9000].fill(0);
+    std::fs::write(&path, bytes).unwrap();
+    let mut reader = reading().open(&path).unwrap();
+    for _ in 0..2 {
+        assert_eq!(reader.len(), 1);
+        assert!(reader.newer().unwrap().is_none());
+        reader = reader.catch_up().unwrap();
+    }
+    // A writer continues the log there.
+    let writer = Table::open(&path).unwrap();
+    writer.put(b"later", b"value").unwrap();
+    reader = reader.catch_up().unwrap();
+    assert_eq!(reader.len(), 2);
+    assert!(reader.newer().unwrap().is_none());
+}
+
+#[test]
 fn a_long_batch_is_seen_whole_once_its_end_is_logged() {
     let written = Written::new(Durability::Os, 13);
     let mut reader = reading().open(&written.path).unwrap();
