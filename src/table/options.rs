@@ -179,9 +179,11 @@ impl TableOptions {
         self
     }
 
-    /// The hash function, by name; XXH3-64 by default.
+    /// The hash function, by name; XXH3-64 by default. Replaces an earlier [`user_hash`](Self::user_hash), unless
+    /// `kind` is [`HashKind::User`].
     pub fn hash(mut self, kind: HashKind) -> Self {
         self.hash = Some(kind);
+        self.user_hash = self.user_hash.filter(|_| kind == HashKind::User);
         self
     }
 
@@ -406,11 +408,11 @@ impl TableOptions {
         Ok(())
     }
 
-    /// The hash function of a new table.
     pub(super) fn cache_limit(&self, bytes: u64) -> CacheLimit {
         CacheLimit { bytes, frames_min: self.cache_frames_min }
     }
 
+    /// The hash function of a new table.
     pub(super) fn hash_function(&self) -> HashFunction {
         let seed = self.seed.unwrap_or_else(crate::pager::random_u64);
         self.user_hash.clone().unwrap_or_else(|| HashFunction::new(self.hash.unwrap_or(HashKind::DEFAULT), seed))

@@ -17,6 +17,7 @@ mod watched;
 
 use super::*;
 use crate::error::ErrorKind;
+use crate::hash::HashKind;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -250,6 +251,23 @@ fn a_hundred_thousand_keys_of_one_hash_are_kept() {
     assert!(!table.contains(&COUNT.to_le_bytes()).unwrap());
     assert_eq!(table.scan().count(), COUNT as usize);
     assert_eq!(table.verify().unwrap(), []);
+}
+
+#[test]
+fn the_last_hash_function_that_is_chosen_counts() {
+    let directory = tempfile::tempdir().unwrap();
+    let own = || TableOptions::new().user_hash("constant", |_| 42);
+    let choices = [
+        (own().hash(HashKind::Xxh3), HashKind::Xxh3),
+        (own().hash(HashKind::User), HashKind::User),
+        (TableOptions::new().hash(HashKind::Xxh3).user_hash("constant", |_| 42), HashKind::User),
+    ];
+    for (number, (options, kind)) in choices.into_iter().enumerate() {
+        let path = directory.path().join(format!("{number}.spt"));
+        options.clone().open(&path).unwrap().put(b"key", b"value").unwrap();
+        let table = options.open(&path).unwrap();
+        assert_eq!((table.hash_function().kind(), table.len()), (kind, 1));
+    }
 }
 
 #[test]
