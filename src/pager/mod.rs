@@ -34,7 +34,7 @@ use checkpoint::lock::CheckpointLock;
 pub(crate) use checkpoint::lock::{CheckpointGuard, HolderId, this_thread, would_wait_for_itself};
 pub(crate) use checkpoint::{Frozen, copy};
 use file::TableFile;
-pub(crate) use file::create::Create;
+pub(crate) use file::create::{Create, lock_unless_kept};
 pub(crate) use file::header::{HEADER_BYTES, ROOT_BYTES, ROOT_START};
 pub(crate) use file::map_frames::{FIRST_FRAMES, ZONE_FRAMES};
 pub(crate) use file::names::resolve;

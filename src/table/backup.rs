@@ -21,8 +21,8 @@ use crate::hash::HashKind;
 use crate::io::atomic::{AtomicFile, BACKUP};
 use crate::io::{File, Granted, Mode, PERMISSIONS, Storage};
 use crate::pager::copy::{HeldCopy, Target, copy_checkpoint, copy_file, copy_replayed, open_copy, table_id};
-use crate::pager::resolve;
 use crate::pager::wal::{Reader, has_segments, segments_of};
+use crate::pager::{lock_unless_kept, resolve};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
@@ -296,7 +296,7 @@ impl<'f> Backup<'f> {
             return Err(Error::new(ErrorKind::InvalidArgument, format!("{shown}: exists already"))
                 .with_hint("Choose another name, or allow the backup to replace it."));
         }
-        if !file.lock().map_err(|e| Error::io(path, "lock", e))? {
+        if !lock_unless_kept(file.as_ref(), path)? {
             return Err(Error::new(ErrorKind::Locked, format!("{shown}: open for writing, so it cannot be replaced"))
                 .with_hint("Close it first."));
         }

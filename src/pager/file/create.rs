@@ -92,17 +92,25 @@ fn opened(path: &Path, opened: std::io::Result<Box<dyn File>>) -> Result<Box<dyn
     }
 }
 
-pub(in crate::pager) fn take_lock(file: &dyn File, path: &Path) -> Result<()> {
+fn take_lock(file: &dyn File, path: &Path) -> Result<()> {
+    if lock_unless_kept(file, path)? {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Locked, format!("{}: another process or handle has it open for writing", path.display()))
+        .with_hint("Close that one, or open read-only."))
+}
+
+/// Takes the lock of the file. Returns false if another handle has it and keeps it.
+pub(crate) fn lock_unless_kept(file: &dyn File, path: &Path) -> Result<bool> {
     // A reader tests the lock by taking it for a moment.
     const TRIES: usize = 10;
     for _ in 0..TRIES {
         if file.lock().map_err(|e| Error::io(path, "lock", e))? {
-            return Ok(());
+            return Ok(true);
         }
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    Err(Error::new(ErrorKind::Locked, format!("{}: another process or handle has it open for writing", path.display()))
-        .with_hint("Close that one, or open read-only."))
+    Ok(false)
 }
 
 /// The same error as for an absent file: its creator was stopped before the table was made.

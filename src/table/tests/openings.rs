@@ -1,4 +1,5 @@
-//! Tests of tables that are opened while another process creates them, or after one died while creating them.
+//! Tests of tables that are opened while another process creates them, or after one died while creating them, and of
+//! one that is replaced while a reader opens it.
 //!
 //! They use real files, with a hook between the calls. Every crash at every call, on a simulated disk: `crash/`.
 #![allow(clippy::disallowed_methods, reason = "tests look at the files from outside")]
@@ -6,10 +7,11 @@
 use crate::error::ErrorKind;
 use crate::io::simulated::{Fault, Plan, Simulated, State};
 use crate::io::{Disk, File, Mode, Storage};
-use crate::table::{Table, TableOptions};
+use crate::table::tests::watched::Watched;
+use crate::table::{Backup, Table, TableOptions};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 /// The disk with a hook, which is called after a file is created, before one is removed, and after a directory is
 /// synced.
@@ -169,4 +171,28 @@ fn an_empty_file_of_another_stays_where_no_table_can_be_made() {
     options.storage = Arc::new(disk.clone());
     assert!(options.open(path).is_err());
     assert_eq!(disk.state().content(path), Some(&[][..]));
+}
+
+#[test]
+fn a_reader_that_looks_at_the_lock_does_not_keep_a_table_from_being_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let [path, copy] = ["t.spt", "t.bak"].map(|name| directory.path().join(name));
+    let table = Table::open(&path).unwrap();
+    table.put(b"key", b"value").unwrap();
+    table.backup(&copy).unwrap();
+    table.close().unwrap();
+    let (disk, replaced) = (Watched::default(), path.clone());
+    // Before the first try a reader takes the lock to look at it. Before the second one it releases it.
+    let looking = Mutex::new((0, None));
+    disk.watch(move |path, call| {
+        if path == replaced && call == "lock" {
+            let mut looking = looking.lock().unwrap();
+            looking.0 += 1;
+            looking.1 = (looking.0 == 1).then(|| Disk.open(path, Mode::Read)).transpose()?;
+            assert!(looking.1.as_ref().is_none_or(|file| file.lock().unwrap()));
+        }
+        Ok(())
+    });
+    Backup::new().options(disk.options()).overwrite(true).restore(&copy, &path).unwrap();
+    assert_eq!(Table::open(&path).unwrap().len(), 1);
 }

@@ -8,8 +8,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// A hook that runs before each change, which fails with the hook's error, and before each read of a header or a
-/// length. It gets the file and the call, which for a header of the table is `write_header` or `read_header`.
+/// A hook that runs before each change, which fails with the hook's error, and before each lock and each read of a
+/// header or a length. It gets the file and the call, which for a header of the table is `write_header` or
+/// `read_header`.
 type Before = Arc<dyn Fn(&Path, &str) -> Result<()> + Send + Sync>;
 
 /// The disk of a writer.
@@ -149,6 +150,7 @@ impl File for WatchedFile {
     }
 
     fn lock(&self) -> Result<bool> {
+        self.disk.changes(&self.path, "lock")?;
         self.file.lock()
     }
 
