@@ -70,11 +70,21 @@ impl Follower {
         {
             return Ok(known);
         }
+        self.update()
+    }
+
+    /// Brings the table up to date, unless another thread has done so.
+    pub(super) fn update(&self) -> Result<Arc<Table>> {
         let mut newest = self.newest.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(newest) = newest.as_ref()
+            && !newest.is_behind()?
+        {
+            return Ok(newest.clone());
+        }
         // Nobody else has it: it may change.
         let own = newest.take().map(Arc::try_unwrap);
         let table = match own {
-            Some(Ok(table)) => table.catch_up()?,
+            Some(Ok(table)) => table.move_on()?,
             Some(Err(_)) | None => self.options.clone().open(&self.path)?,
         };
         Ok(newest.insert(Arc::new(table)).clone())
@@ -136,10 +146,12 @@ impl Table {
     ///
     /// # Errors
     /// The errors of [`TableOptions::open`] for reading.
-    pub fn catch_up(mut self) -> Result<Table> {
-        if !self.is_behind()? {
-            return Ok(self);
-        }
+    pub fn catch_up(self) -> Result<Table> {
+        if self.is_behind()? { self.move_on() } else { Ok(self) }
+    }
+
+    /// Updates a handle that is behind.
+    fn move_on(mut self) -> Result<Table> {
         let in_place = !self.pager.is_forked() && self.pager.file().is_last_checkpoint()?;
         if in_place && self.replay_what_follows().is_ok_and(|found| found != Ahead::Gone) {
             return Ok(self);

@@ -180,6 +180,18 @@ fn a_handle_that_catches_up_has_every_write_and_kept_handles_do_not_change() {
 }
 
 #[test]
+fn a_follower_that_another_thread_has_just_updated_is_not_opened_again() {
+    let written = Written::new(Durability::Os, 32);
+    let follower = Follower::open(&written.path).unwrap();
+    let before = follower.newest().unwrap();
+    written.table.put(b"key", b"value").unwrap();
+    // As by two threads that both found the table behind. A caller holds each table, so none can be changed in place.
+    let [first, second] = [follower.update().unwrap(), follower.update().unwrap()];
+    assert_eq!((before.len(), first.len()), (0, 1));
+    assert!(Arc::ptr_eq(&first, &second), "the second one was opened again");
+}
+
+#[test]
 fn a_handle_that_catches_up_replays_only_what_follows() {
     let written = Written::new(Durability::Os, 10);
     let mut reader = reading().open(&written.path).unwrap();
