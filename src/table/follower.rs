@@ -14,6 +14,7 @@
 use super::handle::Table;
 use super::options::TableOptions;
 use crate::error::Result;
+use crate::io::{forked_since, forks};
 use crate::pager::resolve;
 use crate::pager::wal::{Ahead, Log, Reader};
 use std::path::{Path, PathBuf};
@@ -44,6 +45,8 @@ pub struct Follower {
     path: PathBuf,
     /// `None` after an open that failed.
     newest: RwLock<Option<Arc<Table>>>,
+    /// Identifies this process, see `io::forks`.
+    forks: u32,
 }
 
 impl Follower {
@@ -61,9 +64,15 @@ impl Follower {
     /// other threads wait. It opens the table again if there is a newer checkpoint, or if a caller still holds the
     /// table that an earlier call returned.
     ///
+    /// A child of the process that made the follower opens the table at each call: make another follower there.
+    ///
     /// # Errors
     /// The errors of [`TableOptions::open`] for reading.
     pub fn newest(&self) -> Result<Arc<Table>> {
+        if forked_since(self.forks) {
+            // A thread that does not exist here may hold the lock.
+            return Ok(Arc::new(self.options.clone().open(&self.path)?));
+        }
         let known = self.newest.read().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(known) = known
             && !known.is_behind()?
@@ -237,6 +246,6 @@ impl TableOptions {
         let path = resolve(self.storage.as_ref(), path.as_ref())?;
         let options = self.read_only(true);
         let first = options.clone().open(&path)?;
-        Ok(Follower { options, path, newest: RwLock::new(Some(Arc::new(first))) })
+        Ok(Follower { options, path, newest: RwLock::new(Some(Arc::new(first))), forks: forks() })
     }
 }

@@ -649,6 +649,35 @@ fn a_forked_child_that_drops_a_table_leaves_all_to_its_parent() {
 }
 
 #[test]
+fn a_follower_answers_in_a_forked_child_while_a_thread_of_the_parent_updates_it() {
+    use std::sync::{Mutex, mpsc::channel};
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.spt");
+    let writer = Table::open(&path).unwrap();
+    let ((reached, reach), (resume, resumed)) = (channel(), channel::<()>());
+    let (reached, resumed, parent) = (Mutex::new(reached), Mutex::new(resumed), std::process::id());
+    // The thread that replays the log has the follower's lock.
+    let replaying = TableOptions::new().replay_progress(move |_, _| {
+        if std::process::id() == parent {
+            let _ = reached.lock().unwrap().send(());
+            let _ = resumed.lock().unwrap().recv();
+        }
+        ControlFlow::Continue(())
+    });
+    let follower = replaying.follow(&path).unwrap();
+    writer.put(b"k", b"v").unwrap();
+    std::thread::scope(|scope| {
+        let resume = resume;
+        let following = scope.spawn(|| follower.get(b"k").unwrap());
+        reach.recv().unwrap();
+        let status = in_child(|| i32::from(follower.get(b"k").unwrap().as_deref() != Some(b"v")));
+        drop(resume);
+        assert_eq!(following.join().unwrap().as_deref(), Some(&b"v"[..]));
+        assert_eq!(status, 0);
+    });
+}
+
+#[test]
 fn a_dictionary_answers_in_a_forked_child_and_a_build_refuses() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
