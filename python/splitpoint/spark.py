@@ -381,23 +381,38 @@ class _Writer(datasource.DataSourceArrowWriter):
 
     def _replace_file(self, path: str) -> None:
         """Renames the new directory to the name of a file: for a moment nothing has that name."""
-        old = os.path.join(self._unfinished, "old")
+        old = self._old()
         os.rename(path, old)
         try:
             os.rename(self._path, path)
-        except BaseException:
-            os.rename(old, path)
+        except BaseException as failed:
+            try:
+                os.rename(old, path)
+            except OSError as lost:
+                message = f"{path}: cannot be replaced: {failed}; nor can the old file be renamed back: {lost.strerror}"
+                hint = f"Rename {old}, the old file, or {self._path}, the new dictionary, to that name."
+                raise errors.of_kind(errors.ErrorKind.IO, message, hint, lost.errno) from failed
             raise
-        directory = os.open(os.path.dirname(path), os.O_RDONLY)
         try:
-            os.fsync(directory)
+            directory = os.open(os.path.dirname(path), os.O_RDONLY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
         finally:
-            os.close(directory)
+            os.remove(old)
+
+    def _old(self) -> str:
+        """The path of the file that is being replaced, until the new directory has its name."""
+        return os.path.join(self._unfinished, "old")
 
     def abort(self, messages: list[Optional[datasource.WriterCommitMessage]]) -> None:
         self._remove_unfinished()
 
     def _remove_unfinished(self) -> None:
+        # An error, or the death of an earlier process, may have left the only copy of the old file there.
+        if os.path.exists(self._old()):
+            return
         # Tasks that are still running create no more files once the directory is renamed.
         removed = self._unfinished + "-removed"
         try:

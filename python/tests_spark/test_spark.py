@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import pathlib
@@ -13,10 +14,12 @@ import pytest
 import splitpoint
 from faulty import SLEEP_SECONDS, Faulty, failing_after_a_batch
 from pyspark.sql import functions as sql
+from pyspark.sql.types import BinaryType, StructField, StructType
 from splitpoint import spark as splitpoint_spark
 from splitpoint.spark import position_udf, prepare, shard_udf, slot_udf, write
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
+SCHEMA = StructType([StructField("key", BinaryType()), StructField("value", BinaryType())])
 FIXTURES = pathlib.Path(__file__).parents[2] / "fixtures"
 
 
@@ -314,6 +317,28 @@ def test_an_overwrite_replaces_a_dictionary_of_one_file(spark, path, tmp_path):
     with pytest.raises(Exception, match="test-letter.txt"):
         write(frame(spark, some(5).items()), str(other), "overwrite")
     assert other.read_text() == "Dear reader"
+
+
+def test_an_old_file_that_cannot_be_renamed_back_is_kept(tmp_path, monkeypatch):
+    pairs, path, rename = some(10), str(tmp_path / "users.spd"), os.rename
+    splitpoint.Dictionary.build(pairs, path).close()
+
+    def rename_elsewhere(source, target):
+        if target == path:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        rename(source, target)
+
+    writer = splitpoint_spark.DataSource({"path": path}).writer(SCHEMA, True)
+    monkeypatch.setattr(os, "rename", rename_elsewhere)
+    with pytest.raises(splitpoint.IoError) as failed:
+        writer.commit([])
+    monkeypatch.undo()
+    # Spark calls it after a failed commit.
+    writer.abort([])
+    [unfinished] = tmp_path.iterdir()
+    assert content(unfinished / "old") == pairs
+    assert content(unfinished / "new") == {}
+    assert str(unfinished / "old") in failed.value.hint and failed.value.errno == errno.EIO
 
 
 def test_columns_that_nobody_named_are_not_left_out(spark, path):
