@@ -313,10 +313,12 @@ class _Writer(datasource.DataSourceArrowWriter):
 
     def __init__(self, path: str, options: Any, schema: StructType, overwrite: bool) -> None:
         #: A dictionary of one file to be overwritten: the new directory is built elsewhere and then takes its name.
-        self._one_file = os.path.realpath(path) if overwrite and os.path.isfile(path) else None
+        real = os.path.realpath(path)
+        self._one_file = real if overwrite and os.path.isfile(path) else None
         if self._one_file is not None:
             Dictionary(path).close()  # nothing else is overwritten
-        parent, name = os.path.split(self._one_file or path)
+        # Next to the target of a link: files are renamed from there, which only works within a file system.
+        parent, name = os.path.split(real)
         self._unfinished = os.path.join(parent, f".{name}-unfinished-{uuid.uuid4().hex[:16]}")
         self._path = path if self._one_file is None else os.path.join(self._unfinished, "new")
         self._replace = overwrite

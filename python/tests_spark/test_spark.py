@@ -341,6 +341,18 @@ def test_an_old_file_that_cannot_be_renamed_back_is_kept(tmp_path, monkeypatch):
     assert str(unfinished / "old") in failed.value.hint and failed.value.errno == errno.EIO
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_files_of_a_directory_behind_a_link_are_written_on_its_file_system(tmp_path, overwrite):
+    there = tmp_path / "there"
+    there.mkdir()
+    splitpoint.Dictionary.build(some(10), there / "users.spd", shards=2).close()
+    (tmp_path / "link").symlink_to(there / "users.spd")
+    writer = splitpoint_spark.DataSource({"path": str(tmp_path / "link")}).writer(SCHEMA, overwrite)
+    assert os.path.dirname(writer._unfinished) == os.path.realpath(there)
+    writer.abort([])
+    assert os.listdir(there) == ["users.spd"]
+
+
 def test_columns_that_nobody_named_are_not_left_out(spark, path):
     df = spark.createDataFrame([("a", "1", 5)], "key string, value string, age int")
     with pytest.raises(ValueError, match="age"):
