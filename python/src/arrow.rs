@@ -26,10 +26,10 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
-use splitpoint::linear::Position;
 use splitpoint::{Dictionary, Table};
 use std::ffi::{CStr, c_void};
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// The name of a capsule, and the words before the release function of the structure in it.
@@ -534,7 +534,21 @@ pub fn export_table(py: Python<'_>, handle: Arc<Handle<Table>>) -> PyResult<Boun
 
 /// The pairs of a dictionary in hash order, as a stream that reads them on demand.
 pub fn export_dictionary(py: Python<'_>, dictionary: Arc<Dictionary>) -> PyResult<Bound<'_, PyAny>> {
-    let mut walk = crate::walk::Walk::within(dictionary, 0..=u64::MAX);
+    export_positions(py, dictionary, 0..=u64::MAX)
+}
+
+/// The pairs of one of `parts` equal parts of hash order, `part` < `parts`, as a stream that reads them on demand.
+pub fn export_part(py: Python<'_>, dictionary: Arc<Dictionary>, part: u64, parts: u64) -> PyResult<Bound<'_, PyAny>> {
+    let start = |part: u64| (u128::from(part) << u64::BITS) / u128::from(parts); // at most 2^64
+    export_positions(py, dictionary, start(part) as u64..=(start(part + 1) - 1) as u64)
+}
+
+fn export_positions(
+    py: Python<'_>,
+    dictionary: Arc<Dictionary>,
+    positions: RangeInclusive<u64>,
+) -> PyResult<Bound<'_, PyAny>> {
+    let mut walk = crate::walk::Walk::within(dictionary, positions);
     export_stream(
         py,
         Batches::new(Box::new(move |columns| {
@@ -544,30 +558,6 @@ pub fn export_dictionary(py: Python<'_>, dictionary: Arc<Dictionary>) -> PyResul
                 }
             }
             Ok(true)
-        })),
-    )
-}
-
-/// The pairs of one of `parts` equal parts of hash order of a dictionary in one file, as a stream that reads them on
-/// demand.
-pub fn export_part(py: Python<'_>, dictionary: Arc<Dictionary>, part: u64, parts: u64) -> PyResult<Bound<'_, PyAny>> {
-    /// The cursor of a scan of one file is this many of the highest bits of a position.
-    const CURSOR_BITS: u32 = 49;
-    let bound = |part: u64| ((u128::from(part) << CURSOR_BITS) / u128::from(parts)) as u64; // at most 2^49
-    let (end, mut cursor) = (bound(part + 1), bound(part));
-    let hash = dictionary.hash_function().clone();
-    let is_mine = move |key: &[u8]| Position::of(hash.hash(key)).0 >> (u64::BITS - CURSOR_BITS) < end;
-    export_stream(
-        py,
-        Batches::new(Box::new(move |columns| {
-            let take = |key: &[u8], value: &[u8]| {
-                if is_mine(key) {
-                    columns.push((key, value));
-                }
-            };
-            // After the last pair the cursor is 0 again.
-            cursor = dictionary.scan(cursor, BATCH_PAIRS, take).map_err(arrow_error)?;
-            Ok(cursor != 0 && cursor < end)
         })),
     )
 }

@@ -288,6 +288,29 @@ def test_a_closed_store_ends_its_streams(path):
         reader.read_all()
 
 
+@pytest.mark.parametrize("parts", [1, 3])
+def test_parts_are_streams_of_batches_that_are_bounded(spd, parts):
+    pa = pytest.importorskip("pyarrow")
+    pairs = {b"%d" % i: bytes([i]) * (1 << 20) for i in range(40)}
+
+    class Part:
+        def __init__(self, part):
+            self.part = part
+
+        def __arrow_c_stream__(self, requested_schema=None):
+            return dictionary._part(self.part, parts)
+
+    with splitpoint.Dictionary.build(pairs, spd) as dictionary:
+        found = []
+        for part in range(parts):
+            for batch in pa.RecordBatchReader.from_stream(Part(part)):
+                assert batch.nbytes < 10 << 20
+                found.extend(zip(batch.column(0).to_pylist(), batch.column(1).to_pylist()))
+        assert len(found) == len(pairs) and dict(found) == pairs
+        with pytest.raises(ValueError, match=f"part {parts} of {parts}"):
+            dictionary._part(parts, parts)
+
+
 @pytest.fixture
 def frame():
     pa = pytest.importorskip("pyarrow")
