@@ -708,8 +708,8 @@ spt_status spt_restore(const char *from, const char *path, const spt_options *op
  * is used twice or not at all, wrong totals. Writers wait.
  *
  * Calls `function`, unless it is NULL, with the location of each fault and what is wrong there, until it returns a
- * value other than 0. `*faults`, unless it is NULL, is the total number. A check that finds none takes memory of 1/8000
- * of the file size.
+ * value other than 0. `*faults`, unless it is NULL, is the total number. A check that finds none takes 8 bytes of
+ * memory per frame, so 1/500 of a file with frames of 4 KiB, and 5 MiB.
  *
  * Returns:
  *   SPT_OK       no fault

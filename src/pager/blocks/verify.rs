@@ -10,6 +10,7 @@ use super::room::{BlockSet, homes, region_blocks};
 use crate::error::{ErrorKind, Result};
 use crate::fault::{Proceed, go_on};
 use crate::pager::file::TableFile;
+use crate::pager::file::headers::Entry;
 use crate::pager::pool::FrameNo;
 
 impl Blocks {
@@ -33,8 +34,23 @@ impl Blocks {
                 twice.push(block);
             }
         };
+        // Frames are read in the order of the file, in portions: the list of them takes memory.
+        const PORTION_FRAMES: usize = if cfg!(test) { 100 } else { 1 << 18 };
         let mut bytes = vec![0; file.frame_bytes];
-        let mut read = Vec::new();
+        let mut portion = Vec::new();
+        let mut check_portion =
+            |portion: &mut Vec<(u32, FrameNo, Entry)>, fault: &mut dyn FnMut(FrameNo, String)| -> Result<()> {
+                portion.sort_unstable_by_key(|&(block, ..)| block);
+                for (block, frame, entry) in portion.drain(..) {
+                    go_on(proceed)?;
+                    let read = read_block(file, handle.as_ref(), block, &mut bytes);
+                    match read.and_then(|()| check(file, frame, entry, &bytes)) {
+                        Err(e) if e.kind() == ErrorKind::Corrupt => fault(frame, e.message().to_owned()),
+                        checked => checked?,
+                    }
+                }
+                Ok(())
+            };
         for number in 0..leaf_count {
             let leaf = match self.map.leaf(file, number) {
                 Err(e) if e.kind() == ErrorKind::Corrupt => {
@@ -47,19 +63,13 @@ impl Blocks {
             see(self.map.lock().leaves[number as usize].block);
             for (frame, entry) in (number * fanout..).zip(leaf.iter()).filter(|(_, entry)| !entry.is_none()) {
                 see(entry.block);
-                read.push((entry.block, frame, *entry));
+                portion.push((entry.block, frame, *entry));
+            }
+            if portion.len() >= PORTION_FRAMES {
+                check_portion(&mut portion, &mut fault)?;
             }
         }
-        // In the order of the file.
-        read.sort_unstable_by_key(|&(block, ..)| block);
-        for (block, frame, entry) in read {
-            go_on(proceed)?;
-            match read_block(file, handle.as_ref(), block, &mut bytes).and_then(|()| check(file, frame, entry, &bytes))
-            {
-                Err(e) if e.kind() == ErrorKind::Corrupt => fault(frame, e.message().to_owned()),
-                checked => checked?,
-            }
-        }
+        check_portion(&mut portion, &mut fault)?;
         if file.read_only {
             return Ok(());
         }
