@@ -63,6 +63,12 @@ mod off {
         None
     }
 
+    /// Identifies the running task, `None` outside a model.
+    #[inline(always)]
+    pub(crate) fn task_id() -> Option<usize> {
+        None
+    }
+
     /// Runs `work` without letting another task run.
     #[inline(always)]
     pub(crate) fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
@@ -109,9 +115,14 @@ mod on {
 
     /// The number of the running task, `None` outside a model.
     pub(crate) fn task() -> Option<usize> {
-        let number = TURNS.get().then(|| shuttle::current::try_get_current_task().map(usize::from)).flatten()?;
+        let number = task_id()?;
         // Checkpoints may start many threads, one after another; it does not matter which of them share a number.
         Some(if CROWDED.get() { TASK_COUNT - 1 } else { number % (TASK_COUNT - 1) })
+    }
+
+    /// Identifies the running task, `None` outside a model. Tasks that share a number have different identities.
+    pub(crate) fn task_id() -> Option<usize> {
+        TURNS.get().then(|| shuttle::current::try_get_current_task().map(usize::from)).flatten()
     }
 
     /// Starts a thread or task called `name` that runs `work`.

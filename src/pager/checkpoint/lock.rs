@@ -29,7 +29,7 @@ enum Holder {
 pub(crate) type HolderId = (ThreadId, Option<usize>);
 
 pub(crate) fn this_thread() -> HolderId {
-    (std::thread::current().id(), interleave::task())
+    (std::thread::current().id(), interleave::task_id())
 }
 
 /// The error of a call that would wait for its own thread.
