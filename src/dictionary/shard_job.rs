@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Nothing is locked until the end: a job may take hours, and other writers continue in the meantime. A job that merges
-//! with old pairs therefore records the generation that it read, and publishing fails if the directory has another one
-//! by then. Until then its files are outside the directory, on the same file system. Not here: builds by one process
-//! (`builder.rs`).
+//! with old pairs therefore remembers the manifest that it read, and publishing fails if the directory has another one
+//! by then, or other files. Until then the job's files are outside the directory, on the same file system. Not here:
+//! builds by one process (`builder.rs`).
 
 use super::build::intake::Intake;
 use super::build::merge::write_merged;
@@ -193,10 +193,18 @@ impl ShardJob {
         let expected = match (self.base, &previous.manifest) {
             (ShardBase::Any, _) => true,
             (ShardBase::Absent, None) => previous.is_empty(),
-            (ShardBase::Generation(generation), Some(manifest)) => manifest.generation == generation,
+            (ShardBase::Generation(_), Some(manifest)) => *manifest == self.manifest && self.has_old_file()?,
             _ => false,
         };
         if expected { Ok((writer, previous)) } else { Err(changed(&self.directory)) }
+    }
+
+    /// Whether the directory still has the first old file. A dictionary that was removed and made anew may have an
+    /// equal manifest.
+    fn has_old_file(&self) -> Result<bool> {
+        let Some(old) = &self.old else { return Ok(true) };
+        // The file may have been replaced by a symbolic link to it.
+        old.is_at(&self.plan.resolve(&self.directory.join(&self.manifest.shards[0].name))?)
     }
 
     /// Begins to write some shards. The file of shard 3 is `prefix` with `-3.spd` appended; the sort puts its temporary
@@ -298,11 +306,12 @@ impl ShardJob {
     }
 }
 
-/// Opens the file of a shard, which must match the manifest of an update.
+/// Opens the file of a shard, which must have as many pairs as the manifest of an update says.
 fn open_old(plan: &Plan, directory: &Path, shard: &Shard) -> Result<Arc<DictionaryFile>> {
     let access = Access { hash: Some(plan.hash.clone()), ..Access::default() };
     match DictionaryFile::open(plan.storage.as_ref(), &directory.join(&shard.name), &access) {
-        Ok(file) => Ok(Arc::new(file)),
+        Ok(file) if file.footer.pairs == shard.pairs => Ok(Arc::new(file)),
+        Ok(_) => Err(changed(directory)),
         Err(error) if is_missing(&error) => Err(changed(directory)),
         Err(error) => Err(error),
     }

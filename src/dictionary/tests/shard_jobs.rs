@@ -182,6 +182,33 @@ fn a_job_whose_directory_has_changed_is_refused_and_changes_nothing() {
 }
 
 #[test]
+fn a_dictionary_made_anew_with_the_generation_of_the_old_one_is_refused() {
+    let place = Place::new();
+    let builder = builder(Index::page());
+    let change = [(b"a".to_vec(), Some(b"1".to_vec()))];
+    // With another manifest, and with an equal one.
+    for shards in [2, 4] {
+        builder.clone().shards(4).build(&place.dictionary, [(b"a", b"0")]).unwrap();
+        let job = place.job(&builder, ShardBase::Generation(1)).unwrap();
+        let files = place.write(&job, &change).unwrap();
+        fs::remove_dir_all(&place.dictionary).unwrap();
+        builder.clone().shards(shards).build(&place.dictionary, [(b"a", b"2")]).unwrap();
+        assert_eq!(job.publish(files).unwrap_err().kind(), ErrorKind::Stale, "{shards} shards");
+        let dictionary = Dictionary::open(&place.dictionary).unwrap();
+        assert_eq!(dictionary.get(b"a").unwrap().as_deref(), Some(&b"2"[..]));
+        assert_eq!(names_in(&place.dictionary).len(), shards as usize + 1);
+        fs::remove_dir_all(&place.dictionary).unwrap();
+    }
+    builder.clone().shards(4).build(&place.dictionary, [(b"a", b"0")]).unwrap();
+    let job = place.job(&builder, ShardBase::Generation(1)).unwrap();
+    fs::remove_dir_all(&place.dictionary).unwrap();
+    // Two keys of one slot.
+    let two = [(&b"a"[..], &b"2"[..]), (b"{a}b", b"2")];
+    builder.clone().shards(4).build(&place.dictionary, two).unwrap();
+    assert_eq!(place.write(&job, &change).unwrap_err().kind(), ErrorKind::Stale);
+}
+
+#[test]
 fn files_that_are_no_shards_of_the_job_are_refused_and_removed() {
     let place = Place::new();
     let builder = builder(Index::page()).shards(2);
