@@ -156,6 +156,8 @@ impl Sorter {
             forks: forks(),
         };
         let saved = sorter.find_earlier()?;
+        // Kept if this sort fails before it continues from them.
+        sorter.saved = !saved.is_empty();
         Ok((sorter, saved))
     }
 
@@ -635,6 +637,7 @@ impl Sorter {
     pub(crate) fn start_anew(&mut self, saved: &[Saved]) -> Result<()> {
         let Some(manifest) = &mut self.manifest else { return Ok(()) };
         self.discarded = saved.first().map_or(manifest.of_another, |saved| saved.snapshot.records);
+        self.saved = false;
         manifest.clear(self.options.storage.as_ref())
     }
 

@@ -416,6 +416,26 @@ fn a_saved_sort_resumes_at_its_checkpoint() {
 }
 
 #[test]
+fn a_resume_that_fails_keeps_its_checkpoints() {
+    let (given, prefix) = (fixed(20_000), Path::new("/d/o"));
+    let disk = Arc::new(Simulated::new(State::default()));
+    push_rest(&mut resumable(disk.clone(), prefix, 5).unwrap(), &given, given.len()).unwrap();
+    let before = disk.calls();
+    let resumed = resumable(disk.clone(), prefix, 5).unwrap().resumed_records();
+    let calls = disk.calls() - before;
+    assert!(resumed > 10_000 && calls > 10, "{resumed} records, {calls} calls");
+    let mut failed = 0;
+    for at in 0..calls {
+        disk.plan(Some(FaultPlan { fault: Fault::Io, at: disk.calls() + at, lasting: false }));
+        failed += u32::from(resumable(disk.clone(), prefix, 5).is_err());
+        disk.plan(None);
+        let again = resumable(disk.clone(), prefix, 5).unwrap();
+        assert_eq!(again.resumed_records(), resumed, "call {at}");
+    }
+    assert!(failed > 10, "{failed}");
+}
+
+#[test]
 fn a_sort_of_another_identity_starts_anew() {
     let directory = tempfile::tempdir().unwrap();
     let prefix = directory.path().join("o");
