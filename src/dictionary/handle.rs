@@ -184,7 +184,8 @@ impl Dictionary {
         }
         match DictionaryFile::open(self.storage.as_ref(), &self.path, &self.access) {
             Ok(file) => {
-                let same = self.manifest.is_none() && self.files.first().is_some_and(|old| old.is_same(&file));
+                let old = self.files.first().filter(|_| self.manifest.is_none());
+                let same = old.map_or(Ok(false), |old| old.is_same(&file))?;
                 if !same {
                     (self.files, self.numbers, self.manifest) = (vec![Arc::new(file)], vec![0], None);
                 }
@@ -240,8 +241,11 @@ impl Dictionary {
             _ => Arc::new(DictionaryFile::open(self.storage.as_ref(), &path, &self.access)?),
         };
         if file.footer.pairs == shard.pairs {
-            // Only here is a symbolic link to the open file recognised.
-            return Ok(old.filter(|old| old.is_same(&file)).map_or(file, Arc::clone));
+            return match old {
+                // Only here is a symbolic link to the open file recognised.
+                Some(old) if old.is_same(&file)? => Ok(Arc::clone(old)),
+                _ => Ok(file),
+            };
         }
         let name = path.display();
         Err(Error::corrupt(format!("{name}: {} pairs, its manifest says {}", file.footer.pairs, shard.pairs)))

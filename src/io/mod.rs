@@ -205,6 +205,11 @@ pub(crate) trait File: Send + Sync {
     fn unlock(&self) -> Result<()>;
     /// Whether `path` names this file now. It may have been renamed or removed since it was opened.
     fn is_at(&self, path: &Path) -> Result<bool>;
+    /// The device of the file and its number there. While the file is open, no other file has both. `None` if the
+    /// storage has no such numbers.
+    fn identity(&self) -> Result<Option<(u64, u64)>> {
+        Ok(None)
+    }
     /// Number of hard links: 0 if the file was removed, 1 if they cannot be counted.
     fn link_count(&self) -> Result<u64> {
         Ok(1)

@@ -425,8 +425,12 @@ impl File for RealFile {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
             other => other?,
         };
+        Ok(self.identity()? == Some((named.dev(), named.ino())))
+    }
+
+    fn identity(&self) -> Result<Option<(u64, u64)>> {
         let own = self.file.metadata()?;
-        Ok((named.dev(), named.ino()) == (own.dev(), own.ino()))
+        Ok(Some((own.dev(), own.ino())))
     }
 
     fn link_count(&self) -> Result<u64> {

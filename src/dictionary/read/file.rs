@@ -94,9 +94,16 @@ impl DictionaryFile {
         self.file.is_at(path).map_err(|e| Error::io(path, "ask for the identity of", e))
     }
 
-    /// Whether both were opened from the same file, judged by their contents.
-    pub fn is_same(&self, other: &DictionaryFile) -> bool {
-        self.footer == other.footer && self.header.hash_check == other.header.hash_check
+    /// Whether both were opened from the same file, and it has not been overwritten in between.
+    pub fn is_same(&self, other: &DictionaryFile) -> Result<bool> {
+        if self.footer != other.footer || self.header.hash_check != other.header.hash_check {
+            return Ok(false);
+        }
+        // Other contents may have the same checksums.
+        let identity =
+            |one: &DictionaryFile| one.file.identity().map_err(|e| Error::io(&one.path, "ask for the identity of", e));
+        let own = identity(self)?;
+        Ok(own.is_some() && own == identity(other)?)
     }
 
     /// The size of all records in the stream, if they have the same size.

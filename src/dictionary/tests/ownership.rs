@@ -139,6 +139,28 @@ fn a_reader_takes_shards_of_the_same_names_in_another_directory_for_new() {
 }
 
 #[test]
+fn a_reader_sees_other_values_of_the_same_checksum() {
+    // They differ by the polynomial of CRC-32C.
+    let [old, new] = [[0u8; 8], [0xF1, 0x76, 0xEC, 0x05, 1, 0, 0, 0]];
+    assert_eq!(crc32c(&old), crc32c(&new));
+    in_directory(|path| {
+        let link = path.with_file_name("link.spd");
+        symlink(&path, &link).unwrap();
+        builder(Index::page()).build(&path, [(b"key", old)]).unwrap();
+        let mut dictionaries = [&path, &link].map(|path| Dictionary::open(path).unwrap());
+        assert!(dictionaries.iter_mut().all(|dictionary| !dictionary.reload().unwrap()));
+        let before = dictionaries[0].clone();
+        builder(Index::page()).build(&path, [(b"key", new)]).unwrap();
+        for dictionary in &mut dictionaries {
+            assert!(dictionary.reload().unwrap());
+            assert!(dictionary.files[0].footer == before.files[0].footer, "the checksums differ");
+            assert_eq!(dictionary.get(b"key").unwrap().as_deref(), Some(&new[..]));
+            assert!(!dictionary.reload().unwrap());
+        }
+    });
+}
+
+#[test]
 fn an_update_or_reindexing_is_not_resumed() {
     for shards in [0, 2] {
         in_directory(|path| {

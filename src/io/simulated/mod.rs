@@ -915,6 +915,10 @@ impl File for Open {
         Ok(self.disk.inner().state.names.get(path) == Some(&self.inode))
     }
 
+    fn identity(&self) -> Result<Option<(u64, u64)>> {
+        Ok(Some((0, self.inode as u64)))
+    }
+
     fn is_locked(&self) -> Result<bool> {
         Ok(self.disk.inner().locks.contains(&self.inode))
     }
