@@ -168,7 +168,7 @@ impl Sorter {
 
     /// Whether anything has gone to disk.
     pub(crate) fn is_spilled(&self) -> bool {
-        self.writer.is_some()
+        self.writer.is_some() || self.far.is_some()
     }
 
     /// Whether a later sort can continue from this one.

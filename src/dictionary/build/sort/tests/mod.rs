@@ -416,6 +416,39 @@ fn a_saved_sort_resumes_at_its_checkpoint() {
 }
 
 #[test]
+fn values_that_are_not_held_in_memory_are_saved_when_a_checkpoint_is_due() {
+    let directory = tempfile::tempdir().unwrap();
+    let prefix = directory.path().join("a.spd");
+    // So much memory that no block goes to disk by itself.
+    let start = || {
+        let options = options(&prefix, Duplicates::Error);
+        let mut sorters = Sorters::new(vec![Plan { resume: Some(5), memory_bytes: 1 << 24, ..options }]).unwrap();
+        sorters.checkpoint_bytes = 4 * FAR_LEN_MIN as u64;
+        sorters
+    };
+    let value = |n: u64| vec![n as u8; FAR_LEN_MIN];
+    let push = |sorters: &mut Sorters| {
+        (sorters.resumed_records()..10).for_each(|n| sorters.push(0, &n.to_le_bytes(), Some(&value(n)), n).unwrap());
+    };
+    push(&mut start());
+    let mut sorters = start();
+    assert_eq!(sorters.resumed_records(), 8);
+    push(&mut sorters);
+    // The end is saved, too.
+    drop(sorters.finish().unwrap());
+    let sorters = start();
+    assert!(sorters.resumed_all());
+    let mut sorted = finish(sorters).unwrap();
+    let all = drain(&mut sorted, false).unwrap();
+    assert_eq!(all.len(), 10);
+    for (_, key, found) in all {
+        assert_eq!(found, Some(value(u64::from_le_bytes(key.try_into().unwrap()))));
+    }
+    sorted.done().unwrap();
+    assert_eq!(names(directory.path()), [""; 0]);
+}
+
+#[test]
 fn a_resume_that_fails_keeps_its_checkpoints() {
     let (given, prefix) = (fixed(20_000), Path::new("/d/o"));
     let disk = Arc::new(Simulated::new(State::default()));
