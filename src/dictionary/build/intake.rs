@@ -91,7 +91,18 @@ impl Intake {
         if self.buffer_bytes > 0 {
             self.refuse_if_forked()?;
         }
-        self.recall()?.push(sort, key, value, place)
+        let pushed = self.recall()?.push(sort, key, value, place);
+        pushed.map_err(|error| self.fail(error))
+    }
+
+    /// Drops the sorts after an error that may have lost pairs they had taken, so that every later call fails.
+    #[cold]
+    fn fail(&mut self, error: Error) -> Error {
+        // Returned before anything is taken.
+        if !matches!(error.kind(), ErrorKind::TooLong | ErrorKind::Forked) {
+            (self.sorters, self.buffer_bytes) = (None, 0);
+        }
+        error
     }
 
     /// Makes everything taken so far durable; does nothing without [`Plan::resume`].
@@ -100,7 +111,8 @@ impl Intake {
     /// The errors of [`Sorters::save`] and [`push`](Self::push).
     pub fn save(&mut self) -> Result<()> {
         self.refuse_if_forked()?;
-        self.recall()?.save()
+        let saved = self.recall()?.save();
+        saved.map_err(|error| self.fail(error))
     }
 
     /// Ends the intake and returns the sorts, each to be finished.

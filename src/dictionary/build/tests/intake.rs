@@ -281,6 +281,48 @@ fn a_full_disk_is_reported_by_a_later_push_or_the_end() {
 }
 
 #[test]
+fn a_push_or_a_save_that_fails_once_ends_the_build() {
+    let pairs = fixed(PAIRS);
+    for threads in [1, 2] {
+        for saves in [false, true] {
+            let disk = Arc::new(Simulated::new(State::default()));
+            let mut failed = 0;
+            for at in 0..60 {
+                disk.plan(None);
+                let plan = Plan { storage: disk.clone(), resume: saves.then_some(5), ..plan(threads) };
+                let mut intake = start(plan, Path::new("/d/a.spd"));
+                disk.plan(Some(FaultPlan { fault: Fault::NoSpace, at: disk.calls() + at, lasting: false }));
+                let count = if saves { 100 } else { PAIRS };
+                let push = |(i, (key, value)): (usize, &(Vec<u8>, Option<Vec<u8>>))| {
+                    intake.push(0, key, value.as_deref(), i as u64)
+                };
+                let pushed = pairs.iter().enumerate().take(count).try_for_each(push);
+                if pushed.and_then(|()| intake.save()).is_ok() {
+                    continue;
+                }
+                failed += 1;
+                let again = intake.push(0, b"another", Some(b"pair"), PAIRS as u64).unwrap_err();
+                assert_eq!(again.kind(), ErrorKind::BuildFailed, "{threads} threads, call {at}: {again}");
+                assert_eq!(intake.finish().err().unwrap().kind(), ErrorKind::BuildFailed);
+            }
+            assert!(failed > 3, "{threads} threads, saves: {saves}: {failed}");
+        }
+    }
+}
+
+#[test]
+fn a_pair_that_is_too_long_or_of_another_process_does_not_end_the_build() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut intake = start(plan(1), &directory.path().join("a.spd"));
+    for kind in [ErrorKind::TooLong, ErrorKind::Forked] {
+        assert_eq!(intake.fail(Error::new(kind, "no")).kind(), kind);
+        intake.push(0, b"key", None, 0).unwrap();
+    }
+    assert_eq!(intake.fail(Error::new(ErrorKind::Io, "no")).kind(), ErrorKind::Io);
+    assert_eq!(intake.push(0, b"key", None, 0).unwrap_err().kind(), ErrorKind::BuildFailed);
+}
+
+#[test]
 fn a_build_that_its_caller_stops_leaves_nothing() {
     let pairs = fixed(PAIRS);
     for threads in [1, 2] {
