@@ -9,8 +9,8 @@
 //! `position` is that of the first record. A block ends with the record that brings it to the size in the header; a
 //! record of at least that size is a block by itself. A record of more than [`COMPRESSED_MAX`] is not compressed, so
 //! that it can be written and read in small parts. Decompression allocates the size in the head only after two checks:
-//! [`BlockHead::parse`] compares it with what LZ4 can expand to, and [`unpack`] with the largest block of these
-//! records.
+//! [`BlockHead::parse`] compares it with what LZ4 can expand to, and [`unpack`] with the largest block that these
+//! records can make and a writer compresses.
 
 use crate::little_endian::u64_at;
 
@@ -19,6 +19,12 @@ pub(crate) const HEAD_BYTES: usize = 28;
 pub(crate) const EXPANSION_MAX: u64 = 255;
 /// The most raw bytes that are compressed, unless the header asks for more.
 pub(crate) const COMPRESSED_MAX: usize = if cfg!(test) { 1 << 14 } else { 1 << 20 };
+
+/// The most raw bytes of a compressed block. Either it has one record, or its last record and all the others together
+/// have fewer than `block_bytes` each.
+pub(crate) fn compressed_bytes_max(block_bytes: u32) -> u64 {
+    (2 * u64::from(block_bytes)).max(COMPRESSED_MAX as u64)
+}
 
 /// The head of a block with one uncompressed record.
 pub(crate) fn head_of_one(position: u64, raw_bytes: u64) -> [u8; HEAD_BYTES] {

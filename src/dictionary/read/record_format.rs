@@ -2,6 +2,7 @@
 //!
 //! Positions are uniform, so a record's position says how far into the pages it is, with a known deviation.
 
+use crate::dictionary::format::block;
 use crate::dictionary::format::ends::{FileHeader, Footer};
 use crate::dictionary::format::layout::{Compression, Layout, Order};
 use crate::dictionary::format::record;
@@ -21,7 +22,7 @@ pub(crate) struct RecordFormat {
     pub compression: Compression,
     /// Whether they are in hash order.
     pub ordered: bool,
-    /// The most raw bytes that a block can have.
+    /// The most raw bytes that a compressed block can have.
     pub block_bytes_max: u64,
     /// The average distance between the positions of consecutive records.
     pub gap: u64,
@@ -47,15 +48,14 @@ impl RecordFormat {
         let average_bytes = footer.stream_bytes / footer.pairs.max(1);
         let few = header.layout == Layout::Varied && average_bytes >= body_bytes / FEW_STARTS as u64;
         let (longest_key, longest_value) = (u64::from(footer.key_len.1), u64::from(footer.value_len.1));
+        // The record that completes a block may be the longest.
+        let block_bytes = u64::from(header.block_bytes) + longest_key + longest_value + record::HEAD_BYTES_MAX as u64;
         RecordFormat {
             layout: header.layout,
             compression: header.compression,
             ordered: header.order == Order::Hash,
-            // The record that completes a block may be the longest.
-            block_bytes_max: u64::from(header.block_bytes)
-                + longest_key
-                + longest_value
-                + record::HEAD_BYTES_MAX as u64,
+            // The footer may claim any lengths, and a small file must not take much memory.
+            block_bytes_max: block_bytes.min(block::compressed_bytes_max(header.block_bytes)),
             gap: (u64::MAX / footer.pairs.max(1)).max(1),
             pairs: footer.pairs,
             per_page,
@@ -157,20 +157,36 @@ mod tests {
     }
 
     fn of_pairs(layout: Layout, record_bytes: u64, pairs: u64) -> RecordFormat {
-        let compression = Compression::None;
-        let header = FileHeader {
+        let stream_bytes = record_bytes.saturating_mul(pairs);
+        RecordFormat::of(&header(layout), &Footer { pairs, stream_bytes, ..Footer::default() }, BODY)
+    }
+
+    fn header(layout: Layout) -> FileHeader {
+        FileHeader {
             page_bytes: 4096,
             layout,
-            compression,
+            compression: Compression::None,
             block_bytes: 0,
             order: Order::Hash,
             hash_id: 0,
             hash_seed: 0,
             hash_check: 0,
             types: String::new(),
-        };
-        let stream_bytes = record_bytes.saturating_mul(pairs);
-        RecordFormat::of(&header, &Footer { pairs, stream_bytes, ..Footer::default() }, BODY)
+        }
+    }
+
+    #[test]
+    fn a_block_is_no_larger_than_a_writer_makes_it_whatever_the_footer_says() {
+        let compressed_max = block::COMPRESSED_MAX as u64;
+        for (block_bytes, longest, expected) in [
+            (1 << 20, u32::MAX, 2 << 20),
+            (1000, u32::MAX, compressed_max),
+            (1000, 100, 1000 + 2 * 100 + record::HEAD_BYTES_MAX as u64),
+        ] {
+            let header = FileHeader { compression: Compression::Lz4, block_bytes, ..header(Layout::Varied) };
+            let footer = Footer { pairs: 1, key_len: (0, longest), value_len: (0, longest), ..Footer::default() };
+            assert_eq!(RecordFormat::of(&header, &footer, BODY).block_bytes_max, expected);
+        }
     }
 
     #[test]

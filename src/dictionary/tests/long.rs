@@ -3,7 +3,7 @@
 //! In tests values are long from 16 KiB on, and pages are small, so that long values reach every way of reading.
 
 use super::model::{Model, builder, check, in_directory, indexes};
-use crate::dictionary::{Change, Compression, Dictionary, DictionaryOptions};
+use crate::dictionary::{Change, Compression, Dictionary, DictionaryOptions, Index};
 
 fn model(lens: &[usize]) -> Model {
     let value = |n: usize, len: usize| (0..len).map(|i| (i * (n + 3) / 7) as u8).collect();
@@ -34,6 +34,19 @@ fn long_values_are_found_and_given_in_order() {
                 });
             }
         }
+    }
+}
+
+#[test]
+fn the_largest_compressed_blocks_are_read() {
+    const BLOCK_BYTES: usize = 20_000;
+    for len in BLOCK_BYTES - 20..BLOCK_BYTES + 2 {
+        in_directory(|path| {
+            let model: Model = [b"a", b"b"].map(|key| (key.to_vec(), vec![0; len])).into();
+            let lz4 = builder(Index::page()).compression(Compression::Lz4).block_bytes(BLOCK_BYTES as u32);
+            lz4.build(&path, &model).unwrap();
+            check(&Dictionary::open(&path).unwrap(), &model, &format!("{len} bytes"));
+        });
     }
 }
 
