@@ -9,8 +9,10 @@ use crate::error::Result;
 use crate::table::Table;
 use std::path::Path;
 
-/// Pairs per `put_many` call while thawing.
+/// The most pairs per `put_many` call while thawing.
 const THAW_BATCH: usize = 256;
+/// A batch ends with the pair that brings its keys and values to this many bytes.
+const THAW_BATCH_BYTES: usize = 1 << 20;
 
 impl Table {
     /// Writes all pairs to a dictionary at `path` and returns their number. An existing file is replaced once the new
@@ -74,13 +76,15 @@ impl Dictionary {
         table.adopt_types(self.types())?;
         let mut pairs = self.iter();
         let mut batch: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(THAW_BATCH);
-        let mut count = 0;
+        let (mut count, mut bytes) = (0, 0);
         while let Some((key, value)) = pairs.next_ref()? {
             batch.push((key.to_vec(), value.to_vec()));
             count += 1;
-            if batch.len() == THAW_BATCH {
+            bytes += key.len() + value.len();
+            if batch.len() == THAW_BATCH || bytes >= THAW_BATCH_BYTES {
                 table.put_many(&batch)?;
                 batch.clear();
+                bytes = 0;
             }
         }
         table.put_many(&batch)?;
@@ -126,6 +130,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn long_pairs_are_thawed_in_several_batches() {
+        let table = Table::in_memory().unwrap();
+        for n in 0..30u32 {
+            table.put(&n.to_le_bytes(), &vec![n as u8; n as usize % 7 * (THAW_BATCH_BYTES / 5)]).unwrap();
+        }
+        there_and_back(&table, Index::page());
     }
 
     #[test]

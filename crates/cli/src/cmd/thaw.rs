@@ -20,8 +20,10 @@ use std::time::Instant;
 use std::{fs, io};
 use tempfile::TempDir;
 
-/// Pairs per batch.
+/// The most pairs per batch.
 const BATCH: usize = 256;
+/// A batch ends with the pair that brings its keys and values to this many bytes.
+const BATCH_BYTES: usize = 1 << 20;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -156,9 +158,12 @@ fn fill(dictionary: &Dictionary, table: &Table, interrupt: &Interrupt, left: imp
     let mut count: u64 = 0;
     loop {
         batch.clear();
+        let mut bytes = 0;
         while batch.len() < BATCH
+            && bytes < BATCH_BYTES
             && let Some((key, value)) = pairs.next_ref()?
         {
+            bytes += key.len() + value.len();
             batch.push((key.to_vec(), value.to_vec()));
         }
         if batch.is_empty() {
