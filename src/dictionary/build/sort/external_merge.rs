@@ -140,7 +140,8 @@ fn take_piece(source: &mut Source, rules: &SortRules, limit: u64, raw: &mut Vec<
     let place_bytes = if rules.duplicates == Duplicates::Error { 32 } else { 0 };
     let fits = |bytes: usize, records: u64| {
         let (scratch, run) = rules.need(bytes as u64, records);
-        scratch + run + records * place_bytes <= limit
+        // A sort counts the records of a piece in 32 bits.
+        records <= u32::MAX.into() && scratch + run + records * place_bytes <= limit
     };
     let (mut bytes, mut records) = (0, 0);
     // Whether there is room for one more block; if so, counts it.
