@@ -218,9 +218,10 @@ impl DictionaryBuilder {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for options out of range; [`ErrorKind::Locked`] if another process builds the
-    /// same file; [`ErrorKind::NotADictionary`] if `path`, or `path` with `-unfinished` appended, is a file that no
-    /// build made; [`ErrorKind::Io`].
+    /// [`ErrorKind::InvalidArgument`] for options out of range, and with [`resume`](Self::resume) for a file that has
+    /// the name of a temporary file and that no build made; [`ErrorKind::Locked`] if another process builds the same
+    /// file; [`ErrorKind::NotADictionary`] if `path`, or `path` with `-unfinished` appended, is a file that no build
+    /// made; [`ErrorKind::Io`].
     pub fn start(&self, path: impl AsRef<Path>) -> Result<Build> {
         let path = path.as_ref();
         self.shard_count()?;

@@ -219,6 +219,27 @@ fn what_a_user_keeps_under_the_name_of_an_unfinished_file_stays() {
 }
 
 #[test]
+fn what_a_user_keeps_under_the_name_of_a_temporary_file_stays() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("users.spd");
+    for suffix in ["-sort-000", "-sort-255", "-sort-values"] {
+        let kept = beside(&path, suffix);
+        fs::write(&kept, b"a text that someone needs").unwrap();
+        let refused = builder(Index::page()).resume(7).build(&path, [(b"a", b"b")]).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+        assert!(refused.to_string().contains(suffix), "{refused}");
+        assert_eq!(names_in(place.path()), [format!("users.spd{suffix}")]);
+        // Without `resume` no temporary file keeps a name.
+        builder(Index::page()).build(&path, [(b"a", b"b")]).unwrap();
+        assert_eq!(fs::read(&kept).unwrap(), b"a text that someone needs");
+        fs::remove_file(&kept).unwrap();
+        builder(Index::page()).resume(7).build(&path, [(b"a", b"c")]).unwrap();
+        assert_eq!(names_in(place.path()), ["users.spd"]);
+        fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
 fn a_damaged_manifest_is_mended_by_a_build() {
     in_directory(|path| {
         let builder = builder(Index::page()).shards(3);

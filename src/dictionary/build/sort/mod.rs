@@ -638,7 +638,7 @@ impl Sorter {
         let Some(manifest) = &mut self.manifest else { return Ok(()) };
         self.discarded = saved.first().map_or(manifest.of_another, |saved| saved.snapshot.records);
         self.saved = false;
-        manifest.clear(self.options.storage.as_ref())
+        manifest.start_anew(self.options.storage.as_ref())
     }
 
     /// The files of an earlier sort; `None` if one is gone or too short.

@@ -7,7 +7,9 @@
 //!       then for each partition: length 8 | records 8
 //! ```
 //! The file is also the lock of the run: created first, removed last. The holder of the lock may remove what a dead run
-//! left. If the manifest is of another identity or has no valid slot, the sort starts from the beginning.
+//! left. If the manifest is of another identity or has no valid slot, the sort starts from the beginning. A file with
+//! the name of a temporary file is ours only if the manifest is there, even after a power loss; without it, the sort is
+//! refused.
 //!
 //! Not here: when a checkpoint is due, and which of the two a run continues from (`build/sorters.rs`).
 
@@ -72,6 +74,8 @@ pub(super) struct SavedFile {
     sequence: u64,
     /// Records that were saved under another identity.
     pub of_another: u64,
+    /// This run has created it.
+    is_new: bool,
 }
 
 impl SavedFile {
@@ -79,12 +83,17 @@ impl SavedFile {
     /// checkpoint first.
     pub(super) fn open(storage: &dyn Storage, prefix: &Path, id: u64) -> Result<(SavedFile, Vec<Saved>)> {
         let path = name(prefix, "");
+        let is_new = !storage.exists(&path).map_err(|e| Error::io(&path, "look for", e))?;
         let file = open_locked(storage, &path, PRIVATE).map_err(|e| Error::io(&path, "open", e))?.ok_or_else(|| {
             let name = path.display();
             Error::new(ErrorKind::Locked, format!("{name}: another build of the same file is running"))
                 .with_hint("Wait until it is done.")
         })?;
-        let mut manifest = SavedFile { file, path, prefix: prefix.to_owned(), id, sequence: 0, of_another: 0 };
+        let prefix = prefix.to_owned();
+        let mut manifest = SavedFile { file, path, prefix, id, sequence: 0, of_another: 0, is_new };
+        if is_new {
+            manifest.refuse_others(storage).inspect_err(|_| drop(storage.remove(&manifest.path)))?;
+        }
         let mut slots: Vec<(u64, Saved)> = manifest.read()?.iter().filter_map(|slot| parse(slot)).collect();
         slots.sort_by_key(|(_, saved)| std::cmp::Reverse(saved.sequence));
         let newest = slots.first().map(|(found, saved)| (*found, saved.sequence, saved.snapshot.records));
@@ -102,6 +111,29 @@ impl SavedFile {
 
     pub(super) fn file(&self) -> &dyn File {
         self.file.as_ref()
+    }
+
+    /// An error if a file has the name of a temporary file. Nothing has been made yet, so it is not ours.
+    fn refuse_others(&self, storage: &dyn Storage) -> Result<()> {
+        for path in names_of_parts(&self.prefix) {
+            if storage.exists(&path).map_err(|e| Error::io(&path, "look for", e))? {
+                return Err(not_ours(&path));
+            }
+        }
+        Ok(())
+    }
+
+    /// Prepares a sort from the beginning: removes what an earlier one left, and makes the manifest's name durable
+    /// before any part has a name.
+    pub(super) fn start_anew(&mut self, storage: &dyn Storage) -> Result<()> {
+        if !self.is_new {
+            self.clear(storage)?;
+        }
+        self.sync_names(storage)
+    }
+
+    fn sync_names(&self, storage: &dyn Storage) -> Result<()> {
+        storage.sync_names(&self.path).map_err(|e| Error::io(&self.path, "sync the directory of", e))
     }
 
     /// Deletes a checkpoint later than `saved`, from which the run continues.
@@ -130,8 +162,7 @@ impl SavedFile {
         if ours(&all) || ours(&second) || (blank(&all) && blank(&second)) {
             return Ok([all, second]);
         }
-        let message = format!("{}: has the name of a temporary file and was not made by a build", self.path.display());
-        Err(Error::new(ErrorKind::InvalidArgument, message).with_hint("Move it, or build in another directory."))
+        Err(not_ours(&self.path))
     }
 
     /// Writes a checkpoint. The files it describes must have been synced.
@@ -146,7 +177,7 @@ impl SavedFile {
     }
 
     /// Removes the files of partitions and the checkpoints.
-    pub(super) fn clear(&mut self, storage: &dyn Storage) -> Result<()> {
+    fn clear(&mut self, storage: &dyn Storage) -> Result<()> {
         // The slots go first: a manifest must not describe files that are gone.
         let fail = |e| Error::io(&self.path, "clear", e);
         self.file.set_len(0).map_err(fail)?;
@@ -157,6 +188,8 @@ impl SavedFile {
     /// Removes everything, the manifest last.
     pub(super) fn remove(mut self, storage: &dyn Storage) -> Result<()> {
         self.clear(storage)?;
+        // After a power loss no part may have a name while the manifest has none.
+        self.sync_names(storage)?;
         storage.remove(&self.path).map_err(|e| Error::io(&self.path, "remove", e))
     }
 }
@@ -179,14 +212,21 @@ pub(super) fn remove_leftovers(storage: &dyn Storage, prefix: &Path) -> Result<u
     }
 }
 
+#[cold]
+fn not_ours(path: &Path) -> Error {
+    let message = format!("{}: has the name of a temporary file and was not made by a build", path.display());
+    Error::new(ErrorKind::InvalidArgument, message).with_hint("Move it, or build in another directory.")
+}
+
+/// Every name that a file of a partition or of values can have.
+fn names_of_parts(prefix: &Path) -> impl Iterator<Item = PathBuf> {
+    (0..1 << FAN_OUT_BITS_MAX).map(move |part| part_name(prefix, part)).chain([far_name(prefix)])
+}
+
 fn remove_parts(storage: &dyn Storage, prefix: &Path) -> Result<()> {
-    // Names cannot be listed, so each possible one is tried.
-    for part in 0..1 << FAN_OUT_BITS_MAX {
-        let path = part_name(prefix, part);
+    for path in names_of_parts(prefix) {
         storage.remove(&path).map_err(|e| Error::io(&path, "remove the temporary file", e))?;
     }
-    let far = far_name(prefix);
-    storage.remove(&far).map_err(|e| Error::io(&far, "remove the temporary file", e))?;
     Ok(())
 }
 
