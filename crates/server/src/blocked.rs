@@ -18,10 +18,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 #[derive(Default)]
 pub(crate) struct Blocked(Mutex<Queues>);
 
+/// Each client has a number, which grows along a queue.
+type Queue = VecDeque<(u64, Arc<Waiter>)>;
+
 #[derive(Default)]
 struct Queues {
-    /// Each client has a number, which grows along a queue.
-    of_keys: HashMap<(usize, Vec<u8>), VecDeque<(u64, Arc<Waiter>)>>,
+    of_keys: HashMap<(usize, Vec<u8>), Queue>,
     last: u64,
 }
 

@@ -323,7 +323,8 @@ impl<'e, 'k> ListMut<'e, 'k> {
         let segment_bytes = bytes / count.max(1) * per;
         let are_long = per > 1 && segment_bytes > FACTOR * SEGMENT_BYTES as u64;
         let has_many = per < SEGMENT_ELEMENTS && count / per >= FACTOR;
-        if !are_long && !(has_many && segment_bytes < SEGMENT_BYTES as u64 / FACTOR) {
+        let are_short = has_many && segment_bytes < SEGMENT_BYTES as u64 / FACTOR;
+        if !are_long && !are_short {
             return Ok(());
         }
         let all = self.copy_range(0..u64::MAX)?;
