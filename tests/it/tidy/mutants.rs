@@ -10,12 +10,24 @@ use std::process::Command;
 fn breaches(patch: &File, rust: &[File]) -> Vec<String> {
     let commands = patch.text().lines().take_while(|line| !line.is_empty());
     let wrong = commands.filter_map(|command| {
-        let test = command.split_once("cargo test ").and_then(|(_, words)| words.rsplit([' ', ':']).next());
-        let exists = test.is_some_and(|test| rust.iter().any(|file| is_test(test, file.text())));
+        let path = command.split_once("cargo test ").and_then(|(_, words)| words.rsplit(' ').next());
+        let exists = path.is_some_and(|path| {
+            let mut names = path.rsplit("::");
+            let (test, module) = (names.next().unwrap_or_default(), names.next());
+            let is_here = |file: &&File| module.is_none_or(|module| is_module(module, file));
+            rust.iter().filter(is_here).any(|file| is_test(test, file.text()))
+        });
         (!exists).then(|| format!("{}: begin with `cargo test ...` of a test that exists, not `{command}`", patch.path))
     });
     let wrong: Vec<String> = wrong.collect();
     if patch.text().starts_with('\n') { vec![format!("{}: name a test", patch.path)] } else { wrong }
+}
+
+/// Whether a file is this module, or has it.
+fn is_module(module: &str, file: &File) -> bool {
+    let path = file.path.strip_suffix(".rs").unwrap_or(&file.path);
+    let path = path.strip_suffix("/mod").unwrap_or(path);
+    path.rsplit('/').next() == Some(module) || file.text().contains(&format!("mod {module} {{"))
 }
 
 #[test]
@@ -39,14 +51,21 @@ fn every_mutant_applies_and_names_tests_that_exist() {
 
 #[test]
 fn a_mutant_without_its_test_is_seen() {
-    let rust = [File { path: "tests/it/a.rs".into(), bytes: "#[test]\nfn a_is_b() {}\n".into() }];
+    let rust = [File { path: "tests/it/a.rs".into(), bytes: "mod tests {\n#[test]\nfn a_is_b() {}\n}\n".into() }];
     let breaches = |head: &str| {
         let bytes = format!("{head}\n\nA is not b.\n").into();
         breaches(&File { path: "tests/mutants/a.patch".into(), bytes }, &rust).len()
     };
     assert_eq!(breaches("cargo test --lib -- tests::a_is_b"), 0);
+    assert_eq!(breaches("cargo test --test it -- a::a_is_b"), 0);
     assert_eq!(breaches("SPLITPOINT_SEED=3 cargo test --lib -- a_is_b\ncargo test -- a_is_b"), 0);
-    for bad in ["", "cargo test -- tests::a_is_c", "tests::a_is_b", "cargo test -- a_is_b\ncargo test -- b"] {
+    for bad in [
+        "",
+        "cargo test -- tests::a_is_c",
+        "cargo test -- b::a_is_b",
+        "tests::a_is_b",
+        "cargo test -- a_is_b\ncargo test -- b",
+    ] {
         assert_eq!(breaches(bad), 1, "{bad}");
     }
 }
