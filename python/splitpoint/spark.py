@@ -47,6 +47,7 @@ order in which tasks get rows. Spark itself refuses ``error`` and ``ignore`` for
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import itertools
@@ -328,7 +329,9 @@ class _Writer(datasource.DataSourceArrowWriter):
         if self._prepared:
             self._options.setdefault("shards", prepared[0])
         self._generation = None if overwrite or new else shard_generation(path)
+        self._base: Optional[int] = None
         job = self._job("", 0)
+        self._base = job.base_mark
         self._shards = len(job.last_slots)
         if self._prepared and prepared[0] != self._shards:
             raise errors.invalid(
@@ -342,7 +345,12 @@ class _Writer(datasource.DataSourceArrowWriter):
 
     def _job(self, place: str, threads: int) -> ShardJobCore:
         options = {"threads": threads, "memory_bytes": MEMORY_BYTES, "shards": SHARDS, **self._options}
-        return _job(self._path, options, self._generation, self._replace, place)
+        job = _job(self._path, options, self._generation, self._replace, place)
+        # A dictionary that was removed and made anew may have the same generation.
+        if self._base is not None and job.base_mark != self._base:
+            message = f"{self._path}: another process has made the dictionary anew since this job began"
+            raise errors.of_kind(errors.ErrorKind.STALE, message, "Run the job again.")
+        return job
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> _Written:
         first = next((batch for batch in iterator if batch.num_rows), None)
@@ -402,7 +410,9 @@ class _Writer(datasource.DataSourceArrowWriter):
             finally:
                 os.close(directory)
         finally:
-            os.remove(old)
+            # The dictionary has its name: a leftover is no failure.
+            with contextlib.suppress(OSError):
+                os.remove(old)
 
     def _old(self) -> str:
         """The path of the file that is being replaced, until the new directory has its name."""

@@ -53,6 +53,12 @@ impl ShardJobCore {
         Ok(ShardJobCore { job, watch })
     }
 
+    /// A number by which another dictionary of the same generation is recognised; 0 unless the job is an update.
+    #[getter]
+    fn base_mark(&self) -> u64 {
+        self.job.base_mark()
+    }
+
     /// The last slot of each shard.
     #[getter]
     fn last_slots(&self) -> Vec<u16> {

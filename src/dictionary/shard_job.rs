@@ -21,8 +21,9 @@ use super::builder::DictionaryBuilder;
 use super::handle::{check_alike, is_missing};
 use super::read::file::{Access, DictionaryFile};
 use super::shards::directory::{DirectoryWriter, Previous};
-use super::shards::manifest::{Manifest, Shard};
+use super::shards::manifest::Manifest;
 use crate::error::{Error, ErrorKind, Result};
+use crate::hash::HashKind;
 use crate::io::Storage;
 use crate::io::atomic::with_suffix;
 use std::ops::Range;
@@ -133,7 +134,7 @@ impl ShardJob {
                 let manifest = Manifest::read(builder.plan.storage.as_ref(), &directory)?;
                 let manifest = manifest.filter(|manifest| base == ShardBase::Generation(manifest.generation));
                 let manifest = manifest.ok_or_else(|| changed(&directory))?;
-                let first = open_old(&builder.plan, &directory, &manifest.shards[0])?;
+                let first = open_old(&builder.plan, &directory, &manifest, 0)?;
                 (manifest, Some(first))
             }
         };
@@ -164,6 +165,14 @@ impl ShardJob {
     /// The expected contents of the directory.
     pub fn base(&self) -> ShardBase {
         self.base
+    }
+
+    /// A number that differs, with all likelihood, from that of a job for another dictionary that was made here since
+    /// with the same generation. 0 unless the job is an update.
+    #[doc(hidden)] // the Python package's
+    pub fn base_mark(&self) -> u64 {
+        let Some(old) = &self.old else { return 0 };
+        HashKind::Xxh3.hash(self.manifest.text().as_bytes(), old.footer.data_checksum.into())
     }
 
     /// The last slot of each shard. The first shard begins at slot 0, each other one after the previous shard.
@@ -294,7 +303,7 @@ impl ShardJob {
 
     /// Writes the file of a shard from its old pairs and the records taken by `sorter`. Returns the number of pairs.
     fn write(&self, shard: usize, path: &Path, sorter: Sorter, plan: Plan) -> Result<u64> {
-        let old = self.old.is_some().then(|| open_old(&plan, &self.directory, &self.manifest.shards[shard]));
+        let old = self.old.is_some().then(|| open_old(&plan, &self.directory, &self.manifest, shard));
         let old = old.transpose()?;
         let shares = plan.shares(&sorter.forecast().with_old(old.as_deref(), sorter.removals()))?;
         let output = begin_shard(&plan.storage, path, plan.granted_at(&Manifest::path(&self.directory))?)?;
@@ -307,10 +316,16 @@ impl ShardJob {
 }
 
 /// Opens the file of a shard, which must have as many pairs as the manifest of an update says.
-fn open_old(plan: &Plan, directory: &Path, shard: &Shard) -> Result<Arc<DictionaryFile>> {
+fn open_old(plan: &Plan, directory: &Path, manifest: &Manifest, number: usize) -> Result<Arc<DictionaryFile>> {
     let access = Access { hash: Some(plan.hash.clone()), ..Access::default() };
-    match DictionaryFile::open(plan.storage.as_ref(), &directory.join(&shard.name), &access) {
+    let (shard, storage) = (&manifest.shards[number], plan.storage.as_ref());
+    let path = directory.join(&shard.name);
+    match DictionaryFile::open(storage, &path, &access) {
         Ok(file) if file.footer.pairs == shard.pairs => Ok(Arc::new(file)),
+        Ok(file) if Manifest::read(storage, directory)?.as_ref() == Some(manifest) => {
+            let (path, found) = (path.display(), file.footer.pairs);
+            Err(Error::corrupt(format!("{path}: {found} pairs, its manifest says {}", shard.pairs)))
+        }
         Ok(_) => Err(changed(directory)),
         Err(error) if is_missing(&error) => Err(changed(directory)),
         Err(error) => Err(error),

@@ -342,7 +342,7 @@ fn copy_table(table: &Table, target: &mut Target<'_>) -> Result<bool> {
         };
         return copy_replayed(table.pager.frames(), last_segment, table.root(), target);
     }
-    let guard = table.pager.checkpoint_lock().acquire()?;
+    let guard = table.acquire_checkpoint()?;
     table.checkpoint_with(&guard)?;
     let held = HeldCopy::of(table.pager.frames())?;
     let _guard = held.is_none().then(|| guard.hold_long());

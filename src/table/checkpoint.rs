@@ -63,7 +63,7 @@ impl Table {
             None if self.pager.frames().is_clean() => Ok(()),
             None => {
                 // Another thread's checkpoint may be in flight: waiting for the lock waits for its end.
-                let guard = self.pager.checkpoint_lock().acquire()?;
+                let guard = self.acquire_checkpoint()?;
                 self.pager.refuse_if_poisoned()?;
                 if self.pager.frames().is_clean() { Ok(()) } else { self.checkpoint_with(&guard) }
             }
@@ -204,7 +204,16 @@ impl Table {
         if self.pager.is_read_only() || !self.pager.has_file() {
             return Ok(());
         }
-        self.checkpoint_with(&self.pager.checkpoint_lock().acquire()?)
+        self.checkpoint_with(&self.acquire_checkpoint()?)
+    }
+
+    /// Waits for the checkpoint lock.
+    ///
+    /// # Errors
+    /// [`ErrorKind::WouldDeadlock`](crate::ErrorKind) if this thread holds it, or has closed the gate while it does.
+    pub(super) fn acquire_checkpoint(&self) -> Result<CheckpointGuard> {
+        self.gate.refuse_closer()?;
+        self.pager.checkpoint_lock().acquire()
     }
 
     /// [`checkpoint`](Self::checkpoint) for a thread that holds the checkpoint lock and keeps it.

@@ -114,13 +114,13 @@ impl Table {
             self.change_frames(&frames)?;
             self.checkpoint()?;
         }
-        let _no_checkpoint = self.pager.checkpoint_lock().acquire()?;
+        let _no_checkpoint = self.acquire_checkpoint()?;
         self.pager.shorten_file()
     }
 
     /// The frames in blocks at the end of the file that keep it longer than it needs to be.
     pub(super) fn frames_at_end(&self) -> Result<Vec<FrameNo>> {
-        let _no_checkpoint = self.pager.checkpoint_lock().acquire()?;
+        let _no_checkpoint = self.acquire_checkpoint()?;
         self.pager.frames_at_end()
     }
 
@@ -163,7 +163,7 @@ impl Table {
             }
             {
                 // The end of the file must not move while a checkpoint is in flight.
-                let _no_checkpoint = self.pager.checkpoint_lock().acquire()?;
+                let _no_checkpoint = self.acquire_checkpoint()?;
                 let _alone = self.gate.close()?;
                 self.pager.allocator().trim()?;
             }
@@ -341,7 +341,7 @@ impl Table {
             }
             What::Maps(group) => {
                 // A checkpoint in flight writes checksums to map frames.
-                let _no_checkpoint = self.pager.checkpoint_lock().acquire()?;
+                let _no_checkpoint = self.acquire_checkpoint()?;
                 let _alone = self.gate.close()?;
                 let first = self.pager.allocator().move_map_group(group, movable.frame(), room)?;
                 first.map(|first| Movable { first, ..movable })

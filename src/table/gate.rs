@@ -104,8 +104,10 @@ impl Gate {
         }
     }
 
+    /// # Errors
+    /// [`ErrorKind::WouldDeadlock`](crate::ErrorKind) if this thread has closed the gate.
     #[cold]
-    fn refuse_closer(&self) -> Result<()> {
+    pub(super) fn refuse_closer(&self) -> Result<()> {
         if *self.closed_by() == Some(this_thread()) { Err(would_wait_for_itself()) } else { Ok(()) }
     }
 

@@ -703,7 +703,7 @@ impl Table {
         // A poisoned handle's file differs from its memory, which is not damage.
         self.pager.refuse_if_poisoned()?;
         // While a checkpoint is being written, the file has only a part of it.
-        let _no_checkpoint = self.pager.checkpoint_lock().acquire()?;
+        let _no_checkpoint = self.acquire_checkpoint()?;
         let _alone = self.gate.close()?;
         self.buckets.verify(self.gate.totals(), &proceed)
     }

@@ -106,7 +106,7 @@ impl Table {
             return Ok(());
         }
         // Of several threads with a first view, one records its types. The others wait until the file has them.
-        let guard = self.pager.checkpoint_lock().acquire()?;
+        let guard = self.acquire_checkpoint()?;
         if self.are_types(&types(), asked)? {
             return Ok(());
         }

@@ -343,6 +343,33 @@ fn a_progress_function_that_would_wait_for_its_own_backup_gets_an_error() {
 }
 
 #[test]
+fn a_function_that_a_check_calls_gets_an_error_where_it_would_wait_for_the_check() {
+    let directory = directory();
+    let path = |name: &str| directory.path().join(name);
+    let (memory, file) = (Table::in_memory().unwrap(), Table::open(path("t.spt")).unwrap());
+    for table in [&memory, &file] {
+        (0..2000u32).for_each(|n| table.put(&n.to_le_bytes(), &[7; 90]).unwrap());
+    }
+    file.checkpoint().unwrap();
+    let reader = TableOptions::new().read_only(true).open(path("t.spt")).unwrap();
+    for table in [&memory, &file, &reader] {
+        let is_file = std::ptr::eq(table, &raw const file);
+        let calls = std::cell::Cell::new(0);
+        let faults = table.verify_while(|| {
+            calls.set(calls.get() + 1);
+            let mut refused = vec![table.put(b"key", b"value"), table.verify().map(drop), table.backup(path("copy"))];
+            if is_file {
+                refused.push(table.checkpoint());
+            }
+            assert!(refused.into_iter().all(|call| call.unwrap_err().kind() == ErrorKind::WouldDeadlock));
+            ControlFlow::Continue(())
+        });
+        assert!(faults.unwrap().is_empty() && calls.get() > 0);
+        assert_eq!(table.verify().unwrap(), []);
+    }
+}
+
+#[test]
 fn a_copy_is_as_private_as_its_table() {
     use std::os::unix::fs::PermissionsExt;
     let directory = directory();

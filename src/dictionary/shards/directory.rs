@@ -6,6 +6,7 @@
 
 use super::manifest::{GENERATION_END, MANIFEST_NAME, Manifest, generation_of};
 use crate::dictionary::build::plan::Plan;
+use crate::dictionary::build::sort::temporary;
 use crate::dictionary::build::writer::open_unfinished;
 use crate::dictionary::format::ends::damaged;
 use crate::error::{Error, ErrorKind, Result};
@@ -133,16 +134,26 @@ impl DirectoryWriter {
     fn remove_leftovers(&self, generation: u64, kept: &[&str]) {
         let names = self.storage.names_in(&self.directory.path).unwrap_or_default();
         let left = |name: &&str| generation_of(name).is_some_and(|left| left <= generation);
-        let left: Vec<&str> = names.iter().map(|name| &name[..]).filter(left).collect();
-        self.remove(&left, kept);
+        let (manifests, others): (Vec<&str>, Vec<&str>) =
+            names.iter().map(|name| &name[..]).filter(left).partition(|name| temporary::is_manifest(name));
+        // A sort's manifest is last: without it, its other temporary files would be taken for a user's.
+        let are_gone = self.remove(&others, kept);
+        if !manifests.is_empty()
+            && are_gone
+            && self.storage.sync_names(&self.directory.path.join(MANIFEST_NAME)).is_ok()
+        {
+            self.remove(&manifests, kept);
+        }
     }
 
-    /// Removes the files that are not among `kept`.
-    fn remove(&self, names: &[&str], kept: &[&str]) {
-        for name in names.iter().filter(|name| !kept.contains(name)) {
-            // A file that cannot be removed takes space but does no other harm.
-            let _ = self.storage.remove(&self.directory.path.join(name));
-        }
+    /// Removes the files that are not among `kept`. Returns whether all are gone. A file that cannot be removed takes
+    /// space but does no other harm.
+    fn remove(&self, names: &[&str], kept: &[&str]) -> bool {
+        let removed = names.iter().filter(|name| !kept.contains(name)).map(|name| {
+            let path = self.directory.path.join(name);
+            self.storage.remove(&path).is_ok() || matches!(self.storage.exists(&path), Ok(false))
+        });
+        removed.fold(true, |all, removed| all && removed)
     }
 }
 

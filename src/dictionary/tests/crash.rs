@@ -297,3 +297,32 @@ fn fail_calls(every: u64) {
     println!("{errors} errors, {survived} that went on");
     assert!(errors > 300, "{errors} errors, {survived} that went on");
 }
+
+#[test]
+fn a_publish_that_is_cut_short_leaves_no_temporary_file_of_a_sort_without_its_manifest() {
+    let case = Case { work: Work::Again, shards: 3, ..CASE };
+    let disk = disk();
+    let mut base = case.base(&disk).unwrap();
+    // A resumable build of five shards was killed.
+    for name in ["3-2.spd-sort", "3-2.spd-sort-000", "4-2.spd-sort", "4-2.spd-sort-values"] {
+        base.add_file(&Path::new(PATH).join(name), b"");
+    }
+    let (mut call, mut cut) = (0, 0);
+    loop {
+        disk.reset(base.clone());
+        disk.plan(Some(Plan { fault: Fault::Io, at: call, lasting: true }));
+        let is_over = case.run(&disk).is_ok() && disk.calls() <= call;
+        let state = disk.state();
+        let names: Vec<&str> = state.names().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+        let of_sorts = names.iter().filter_map(|name| name.split_once("-sort-"));
+        let left: Vec<String> = of_sorts.map(|(sort, _)| format!("{sort}-sort")).collect();
+        assert!(left.iter().all(|manifest| names.contains(&&manifest[..])), "call {call}: {names:?}");
+        cut += usize::from(left.len() == 1);
+        if is_over {
+            assert!(left.is_empty());
+            break;
+        }
+        call += 1;
+    }
+    assert!(cut > 0, "no publish was cut short between two removals");
+}

@@ -4,7 +4,7 @@ use super::dict::options::{INDEX_HELP, IndexArgs, ShapeArgs};
 use super::dict::{Report, bar_of_pairs, ended, report_left_out, watched};
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
-use crate::open::{ReadArgs, require_directory_of};
+use crate::open::{ReadArgs, databases, require_directory_of};
 use crate::source::Read;
 use splitpoint::DictionaryBuilder;
 use splitpoint_server::keyspace::ServedFile;
@@ -57,12 +57,13 @@ impl Freeze {
             )));
         }
         require_directory_of(&self.dict)?;
+        let others = databases(&self.file)?.1;
         let bytes = self.file.metadata().map_or(0, |metadata| metadata.len());
         let bar = bar_of_pairs();
         let frozen = table.freeze(&self.dict, &watched(builder, &interrupt, &bar));
         let left = format!("nothing was written, {} is unchanged", self.dict.display());
         let rows = ended(frozen, &bar, &interrupt, &left)?;
-        report_left_out(&self.file, &self.dict)?;
+        report_left_out(&self.file, &others, &self.dict);
         Report { path: &self.dict, read: Read { rows, bytes, ..Read::default() }, start, json: self.json }.report()
     }
 }

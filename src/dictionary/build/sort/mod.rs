@@ -20,7 +20,7 @@ mod external_merge;
 pub(crate) mod lengths;
 mod piece;
 mod saved;
-mod temporary;
+pub(in crate::dictionary) mod temporary;
 mod temporary_block;
 #[cfg(test)]
 mod tests;

@@ -19,6 +19,11 @@ pub(super) fn name(prefix: &Path, what: &str) -> PathBuf {
     atomic::with_suffix(prefix, &format!("-sort{what}"))
 }
 
+/// Whether the temporary file of this name is the manifest of a sort.
+pub(in crate::dictionary) fn is_manifest(name: &str) -> bool {
+    name.ends_with("-sort")
+}
+
 /// The name of a partition's file.
 pub(super) fn part_name(prefix: &Path, part: usize) -> PathBuf {
     name(prefix, &format!("-{part:03}"))

@@ -11,7 +11,7 @@ use crate::cmd::TABLE_SUFFIXES;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::count_of;
-use crate::open::require_directory_of;
+use crate::open::{databases, require_directory_of};
 use crate::output::say;
 use crate::source::{End, FORMATS_HELP, InputFile, Inputs, Kind, Read, SourceArgs, accepted, twice};
 use crate::types::Types;
@@ -136,11 +136,11 @@ impl Build {
             [InputFile { path, bytes, .. }]
                 if self.freezes(&inputs) && !ServedFile::of(&self.source.cache.open_to_read(path)?)?.has_marks() =>
             {
-                let table = self.source.cache.open_to_read(path)?;
+                let (table, others) = (self.source.cache.open_to_read(path)?, databases(path)?.1);
                 let bar = bar_of_pairs();
                 let frozen = table.freeze(self.out(), &watched(builder, &interrupt, &bar));
                 let rows = ended(frozen, &bar, &interrupt, &self.left_nothing())?;
-                report_left_out(path, self.out())?;
+                report_left_out(path, &others, self.out());
                 Read { rows, bytes: bytes.unwrap_or(0), ..Read::default() }
             }
             _ => {

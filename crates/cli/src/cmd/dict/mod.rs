@@ -11,14 +11,13 @@ pub use build::{Build, Duplicates};
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, grouped, rate, seconds, size};
-use crate::open::databases;
 use crate::output::{Output, say};
 use crate::progress::Progress;
 use crate::source::Read;
 use serde_json::json;
 use splitpoint::dictionary::DictionaryStat;
 use splitpoint::{Dictionary, DictionaryBuilder, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
@@ -81,16 +80,12 @@ pub fn watched(builder: DictionaryBuilder, interrupt: &Interrupt, bar: &Progress
     })
 }
 
-/// Names the databases of a server that a dictionary of the table in `file` does not have.
-///
-/// # Errors
-/// [`ErrorKind::Corrupt`] for a damaged order of the databases.
-pub fn report_left_out(file: &Path, dict: &Path) -> Result<()> {
-    for (number, path) in databases(file)?.1 {
+/// Names the databases `others` of a server that a dictionary of the table in `file` does not have.
+pub fn report_left_out(file: &Path, others: &[(u64, PathBuf)], dict: &Path) {
+    for (number, path) in others {
         let (file, path, dict) = (file.display(), path.display(), dict.display());
         say(format_args!("splitpoint: {file}: database {number}, in {path}, is not in {dict}"));
     }
-    Ok(())
 }
 
 /// Returns the bar for writing; reading has its own.
