@@ -326,8 +326,12 @@ impl Buckets {
         copied.map(|()| Some(new))
     }
 
-    /// Moves a group of buckets to `room`. Returns `None` if there is no room or the group is no longer there. The
-    /// caller keeps writers out: the pages of a group are found by arithmetic, so none may be in use while it moves.
+    /// Moves a group of buckets to `room`. Returns `None` if there is no room, the group is no longer there, or a value
+    /// in it is held. The caller keeps writers out: the pages of a group are found by arithmetic, so none may be in use
+    /// while it moves.
+    ///
+    /// # Errors
+    /// A failure to read the group; it has not moved.
     pub(crate) fn move_group(&self, group: usize, from: Movable, room: Destination) -> Result<Option<Movable>> {
         let unit_bytes = self.pager.unit_bytes() as u64;
         let old = self.groups[group].load(Relaxed);
@@ -337,19 +341,34 @@ impl Buckets {
         let bytes = u64::from(linear::group_len(group)) * self.page_bytes as u64;
         let frame_bytes = self.pager.frame_bytes() as u64;
         let frames = (bytes / frame_bytes) as u32;
+        let first_old = (old / frame_bytes) as u32;
+        // Its readers will be waited for, with writers kept out.
+        let is_held = |frame| self.pager.is_latched(first_old + frame);
+        if refuse_to_wait_with_values().is_err() || (0..frames).any(is_held) {
+            return Ok(None);
+        }
         let Some(unit) = self.pager.allocator().allocate_in_room(frames * FRAME_UNITS, room)? else { return Ok(None) };
         let new = unit * unit_bytes;
-        self.pager.allocator().fix((new / frame_bytes) as u32, frames);
-        self.pager.allocator().unfix((old / frame_bytes) as u32);
-        for frame in 0..frames {
-            let source = self.pager.read((old / frame_bytes) as u32 + frame)?.to_vec();
-            self.pager.write_fresh((new / frame_bytes) as u32 + frame)?.whole().store(0, &source);
+        let first_new = (new / frame_bytes) as u32;
+        let copied = (0..frames).try_for_each(|frame| {
+            let source = self.pager.read(first_old + frame)?.to_vec();
+            self.pager.write_fresh(first_new + frame)?.whole().store(0, &source);
+            Ok(())
+        });
+        if let Err(e) = copied {
+            let _ = self.pager.free(unit, frames * FRAME_UNITS);
+            return Err(e);
         }
+        self.pager.allocator().fix(first_new, frames);
+        self.pager.allocator().unfix(first_old);
         // Readers do not pass the gate: one that reads the old pages sees a new version and starts over.
         step();
         self.groups[group].store(new, Release);
         let view = self.view();
         self.set_view(View::new(view.max_bucket(), view.version().wrapping_add(1)));
+        // One that has latched an old page before looks at nothing again: it reads overflow pages and extents, which
+        // may be changed once the gate opens, as writers latch the new pages.
+        (0..frames).try_for_each(|frame| self.pager.wait_for_readers(first_old + frame))?;
         self.pager.free(from.first, from.units)?;
         Ok(Some(Movable { first: unit, ..from }))
     }

@@ -262,8 +262,9 @@ impl Buckets {
         if refuse_to_wait_with_values().is_err() {
             return Ok(None);
         }
-        // Only the frames at the ends may need to be read, so they are read first.
-        for at in [u64::from(extent.key_bytes), new.content_bytes().saturating_sub(1)] {
+        // Only the frames at the ends may need to be read, so they are read first. An empty value has none.
+        let last = new.content_bytes().saturating_sub(1);
+        for at in [u64::from(extent.key_bytes).min(last), last] {
             self.read_extent(extent, at, 1, |_| false)?;
         }
         // They may have been evicted since.

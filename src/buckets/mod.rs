@@ -171,7 +171,10 @@ impl Buckets {
             return Ok(Delta::default());
         }
         let (frame, start) = self.location(number);
-        LatchedBucket::new(self, number, self.pager.write(frame)?, start).bucket().clear()
+        let mut bucket = LatchedBucket::new(self, number, self.pager.write(frame)?, start);
+        let mut bucket = bucket.bucket();
+        bucket.init_if_empty(|| self.view().linear().level(number));
+        bucket.clear()
     }
 
     /// Returns an error if a key or value is longer than a table can hold.

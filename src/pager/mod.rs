@@ -148,6 +148,19 @@ impl Pager {
         self.frames.pool.write(frame, place, &self.frames)
     }
 
+    /// Whether any thread holds a latch of the frame.
+    pub(crate) fn is_latched(&self, frame: FrameNo) -> bool {
+        self.frames.is_latched(frame)
+    }
+
+    /// Waits until each thread that holds a latch of the frame now has released it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::WouldDeadlock`](crate::ErrorKind) if this thread holds a value and would have to wait.
+    pub(crate) fn wait_for_readers(&self, frame: FrameNo) -> Result<()> {
+        self.frames.wait_for_readers(frame)
+    }
+
     /// Latches a frame for changing; `None` if another thread holds a latch.
     pub(crate) fn try_write(&self, frame: FrameNo) -> Result<Option<WriteGuard<'_>>> {
         self.frames.try_write(frame)

@@ -280,7 +280,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
         loop {
             let late = match deadline {
                 Some(deadline) => match tokio::time::timeout_at(deadline, self.gone(true)).await {
-                    Ok(gone) => gone.map(|()| false)?,
+                    Ok(gone) => gone.map(|()| tokio::time::Instant::now() >= deadline)?, // it may only be a message
                     Err(_) => true,
                 },
                 None => self.gone(true).await.map(|()| false)?,

@@ -30,7 +30,9 @@ pub(crate) fn start(server: Weak<Server>) -> std::io::Result<()> {
             server.space.note_disk_reads();
             sweep(&server, &mut cursor);
             evict(&server);
-            server.memcached.flush_if_due(&server.space);
+            if let Some(mut alone) = server.memcached.flush_if_due(&server.space) {
+                blocking::serve(&server, &mut alone);
+            }
             server.compact_cleared();
             ticks += 1;
             if ticks.is_multiple_of(10) {
@@ -58,10 +60,14 @@ fn sweep(server: &Server, cursor: &mut SweepCursor) {
 
 fn evict(server: &Server) {
     let since = Instant::now();
-    match server.space.evict_excess(|| since.elapsed() < EVICTION_TIME) {
-        Err(error) => tracing::warn!(%error, "eviction"),
-        Ok(true) => serve_waiting(server),
-        Ok(false) => {}
+    let evicted = || server.space.events.evicted.load(Relaxed);
+    let before = evicted();
+    if let Err(error) = server.space.evict_excess(|| since.elapsed() < EVICTION_TIME) {
+        tracing::warn!(%error, "eviction");
+    }
+    // Also by an eviction that freed too little, and then failed.
+    if evicted() > before {
+        serve_waiting(server);
     }
 }
 

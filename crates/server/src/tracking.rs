@@ -192,7 +192,10 @@ impl Inner {
         let Some(clients) = self.keys.remove(key) else { return };
         self.key_bytes -= bytes_of(key, &clients);
         for client in clients {
-            self.send(client, key, writer, bytes_max);
+            // A client that gets keys by their prefixes may have read this one before.
+            if self.trackers.get(&client).is_some_and(|tracker| !tracker.mode.broadcast) {
+                self.send(client, key, writer, bytes_max);
+            }
         }
     }
 

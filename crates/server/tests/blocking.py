@@ -234,6 +234,7 @@ def time_is_limited_for_a_stream(scene):
 EXPECTED = {
     the_client_that_waited_longest_is_served_first: [2, 0, 1, 0, [b"list", b"a"], [b"list", b"b"], [b"list", b"c"]],
     what_a_client_moves_serves_the_next: [1, b"x", b"x", [b"c", b"x"], 0],
+    a_reply_that_is_not_wanted_is_dropped_after_the_wait: ["+PONG", "+OK"],
     a_client_that_is_gone_takes_nothing: [2, [b"list", b"a"], [b"b"]],
 }
 SCENES = [value for value in list(globals().values()) if callable(value) and getattr(value, "__code__", None) and value.__code__.co_varnames[:1] == ("scene",)]

@@ -149,11 +149,12 @@ impl DirectoryWriter {
     /// Removes the files that are not among `kept`. Returns whether all are gone. A file that cannot be removed takes
     /// space but does no other harm.
     fn remove(&self, names: &[&str], kept: &[&str]) -> bool {
-        let removed = names.iter().filter(|name| !kept.contains(name)).map(|name| {
+        let mut are_gone = true;
+        for name in names.iter().filter(|name| !kept.contains(name)) {
             let path = self.directory.path.join(name);
-            self.storage.remove(&path).is_ok() || matches!(self.storage.exists(&path), Ok(false))
-        });
-        removed.fold(true, |all, removed| all && removed)
+            are_gone &= self.storage.remove(&path).is_ok() || matches!(self.storage.exists(&path), Ok(false));
+        }
+        are_gone
     }
 }
 

@@ -146,6 +146,16 @@ impl Frames {
         self.pool.try_write(frame, self)
     }
 
+    /// Whether any thread holds a latch of the frame.
+    pub(crate) fn is_latched(&self, frame: FrameNo) -> bool {
+        self.pool.frame(frame).is_latched()
+    }
+
+    /// [`Pool::wait_for_readers`].
+    pub(crate) fn wait_for_readers(&self, frame: FrameNo) -> Result<()> {
+        self.pool.wait_for_readers(frame)
+    }
+
     pub(super) fn space(&self) -> MutexGuard<'_, Space> {
         // The allocator calls no user code. After a panic in our own code its lists may lack a hole, which only loses
         // space until the next open.

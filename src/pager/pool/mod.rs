@@ -450,6 +450,14 @@ impl Pool {
         }
     }
 
+    /// Waits until each thread that holds a latch of the frame now has released it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::WouldDeadlock`](crate::ErrorKind) if this thread holds a value and would have to wait.
+    pub(crate) fn wait_for_readers(&self, frame: FrameNo) -> Result<()> {
+        self.latch_exclusive(frame).map(drop)
+    }
+
     fn write_latch<'a>(&'a self, frame: FrameNo, source: &impl FrameSource) -> Result<WriteGuard<'a>> {
         let mut latch = self.latch_exclusive(frame)?;
         self.make_resident(frame, &mut latch, source)?;

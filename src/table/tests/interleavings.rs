@@ -237,6 +237,25 @@ fn lookups_beside_compaction() -> bool {
     table.buckets.location(3) != place
 }
 
+/// Whoever reads a page looks at nothing again, while writers would latch the page that a move makes.
+#[test]
+fn a_group_of_buckets_that_is_being_read_does_not_move() {
+    let table = with_a_hole();
+    table.put(&[3], &[3; 9000]).unwrap();
+    let (place, mut value) = (table.buckets.location(3), Vec::new());
+    // The page is latched between the length and the value.
+    let all = |len| {
+        std::thread::scope(|scope| scope.spawn(|| table.compact().unwrap()).join().unwrap());
+        assert_eq!(table.buckets.location(3), place);
+        0..len
+    };
+    table.get_part(&[3], all, &mut value).unwrap();
+    assert_eq!(value, [3; 9000]);
+    table.compact().unwrap();
+    assert_ne!(table.buckets.location(3), place);
+    whole(&table);
+}
+
 /// A value stays unchanged while its bucket moves and its frame is truncated from the file.
 fn a_value_held_beside_compaction() -> bool {
     let table = with_a_hole();

@@ -18,7 +18,7 @@ use super::script::BUSY;
 use super::spec::Id;
 use super::state::SessionState;
 use super::strings::integer;
-use super::{dump, events, reply};
+use super::{blocking, dump, events, reply};
 use crate::keyspace::{Kind, Patience, Watch};
 use crate::server::Server;
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Write};
@@ -173,6 +173,7 @@ fn remove_unchanged(
     }
     alone.commit()?;
     events::report(&server.notices, &mut alone, Id::Migrate, args, session.client.id);
+    blocking::serve(server, &mut alone);
     Ok(true)
 }
 

@@ -2,7 +2,7 @@
 
 use super::DATABASE;
 use super::activity::Activity;
-use crate::keyspace::{KeySpace, Patience, now_ms};
+use crate::keyspace::{Exclusive, KeySpace, Patience, now_ms};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
@@ -19,16 +19,17 @@ pub(crate) struct Memcached {
 }
 
 impl Memcached {
-    /// Removes all keys if a delayed `flush_all` is due. Waits for other threads.
-    pub(crate) fn flush_if_due(&self, space: &KeySpace) {
+    /// Removes all keys if a delayed `flush_all` is due, and returns the entry. Waits for other threads.
+    pub(crate) fn flush_if_due<'s>(&self, space: &'s KeySpace) -> Option<Exclusive<'s>> {
         let at = self.flush_at_ms.load(Relaxed);
         if at == 0 || at > now_ms() || self.flush_at_ms.compare_exchange(at, 0, Relaxed, Relaxed).is_err() {
-            return;
+            return None;
         }
-        let flushed = space.close(Patience::MayWait).map(|mut alone| alone.flush(DATABASE));
-        if let Some(Err(error)) = flushed {
+        let mut alone = space.close(Patience::MayWait)?;
+        if let Err(error) = alone.flush(DATABASE) {
             tracing::error!(%error, "delayed flush_all");
         }
+        Some(alone)
     }
 }
 

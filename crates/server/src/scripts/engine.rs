@@ -398,7 +398,7 @@ fn struct_library(lua: &Lua, running: &Arc<Running>) -> mlua::Result<Table> {
     let flag = running.clone();
     let unpack = lua.create_function(move |lua, values: Variadic<Value>| {
         check(&flag)?;
-        structs::unpack(lua, &values).map_err(|text| failure(lua, &text))
+        structs::unpack(lua, &values, &flag).map_err(|text| failure(lua, &text))
     })?;
     library.set("unpack", unpack)?;
     let size = lua.create_function(|lua, values: Variadic<Value>| {

@@ -151,8 +151,8 @@ fn swapped(mut bytes: Vec<u8>, is_big: bool) -> Vec<u8> {
     bytes
 }
 
-/// Unpacks the values from bytes; also returns the position after them.
-pub(super) fn unpack(lua: &Lua, values: &[Value]) -> Result<MultiValue, String> {
+/// Unpacks the values from bytes; also returns the position after them. Fails once the script is killed.
+pub(super) fn unpack(lua: &Lua, values: &[Value], running: &Running) -> Result<MultiValue, String> {
     const SHORT: &str = "bad argument #2 to 'unpack' (data string too short)";
     let (format, data) = (text(lua, values, 0, "unpack")?, text(lua, values, 1, "unpack")?);
     let (mut format, data) = (Format::new(&format, "unpack"), &*data);
@@ -171,6 +171,7 @@ pub(super) fn unpack(lua: &Lua, values: &[Value]) -> Result<MultiValue, String> 
     let mut found = MultiValue::new();
     let failed = |error: mlua::Error| error.to_string();
     while let Some((item, padding)) = format.next(at)? {
+        check(running).map_err(|error| text_of(&error))?;
         // Lua's allocator does not count this list.
         if found.len() >= RESULTS_MAX {
             return Err(TOO_MANY_RESULTS.into());

@@ -278,22 +278,20 @@ impl KeySpace {
         self.memory.look(self);
     }
 
-    /// Evicts keys in steps while more memory is in use than the limit and `may_go_on` returns true. Returns whether it
-    /// evicted any.
+    /// Evicts keys in steps while more memory is in use than the limit and `may_go_on` returns true.
     ///
     /// # Errors
     /// Those of [`splitpoint::Table::remove`].
-    pub(crate) fn evict_excess(&self, mut may_go_on: impl FnMut() -> bool) -> Result<bool> {
-        let mut has_evicted = false;
+    pub(crate) fn evict_excess(&self, mut may_go_on: impl FnMut() -> bool) -> Result<()> {
         while self.is_pressed() && self.memory.policy() != Eviction::None && may_go_on() {
-            let Some(mut alone) = self.close(Patience::MayWait) else { break };
+            let Some(mut alone) = self.close(Patience::MayWait) else { return Ok(()) };
             match alone.evict(0) {
-                Ok(true) => has_evicted = true,
-                Ok(false) | Err(SpaceError::MemoryLimit) => break, // nothing is left to evict or to merge
+                Ok(true) => {}
+                Ok(false) | Err(SpaceError::MemoryLimit) => return Ok(()), // nothing is left to evict or to merge
                 Err(error) => return Err(error),
             }
         }
-        Ok(has_evicted)
+        Ok(())
     }
 
     /// The memory limit, 0 for none, and the eviction policy.

@@ -2,6 +2,7 @@
 //! the requests of a batch share.
 
 use super::MemcachedSession;
+use crate::command::blocking;
 use crate::keyspace::{Edit, Exclusive, New, Old, Patience, Result, SHORT_VALUE_BYTES, Shared};
 use crate::memcached::DATABASE;
 use crate::server::Server;
@@ -42,7 +43,7 @@ impl<'k> Work<'k> {
     /// Enters shared. Pauses at `start` if a thread of the event loop would have to wait.
     pub(super) fn shared(&mut self, start: usize) -> Executed<&Shared<'k>> {
         if !matches!(self.entry, Entry::Shared(_)) {
-            self.entry = Entry::Outside;
+            self.leave();
             self.entry = Entry::Shared(self.server.share(self.patience).ok_or(Pause(start, Flow::Wait))?);
         }
         match &self.entry {
@@ -54,7 +55,7 @@ impl<'k> Work<'k> {
     /// Enters exclusively, for one command. Pauses at `start` if a thread of the event loop would have to wait.
     pub(super) fn alone(&mut self, start: usize) -> Executed<&mut Exclusive<'k>> {
         if !matches!(self.entry, Entry::Alone(_, 1..)) {
-            self.entry = Entry::Outside;
+            self.leave();
             self.entry = Entry::Alone(self.server.close(self.patience).ok_or(Pause(start, Flow::Wait))?, ALONE_MAX);
         }
         match &mut self.entry {
@@ -68,6 +69,20 @@ impl<'k> Work<'k> {
 
     pub(super) fn is_alone(&self) -> bool {
         matches!(self.entry, Entry::Alone(..))
+    }
+
+    /// Leaves the key space. A client of Redis may wait for a stream that is gone.
+    fn leave(&mut self) {
+        if let Entry::Alone(alone, _) = &mut self.entry {
+            blocking::serve(self.server, alone);
+        }
+        self.entry = Entry::Outside;
+    }
+}
+
+impl Drop for Work<'_> {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 

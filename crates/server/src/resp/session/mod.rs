@@ -120,10 +120,10 @@ impl Session for RespSession {
     }
 
     fn unblock(&mut self, late: bool, out: &mut Vec<u8>) -> bool {
-        self.unsynced = true;
         let before = out.len();
         let has_ended = self.state.end_wait(late, out);
         if has_ended {
+            self.unsynced = true;
             self.settle_reply(before, out);
         }
         has_ended
