@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import pathlib
+import shutil
 import threading
 import time
 
@@ -339,6 +340,19 @@ def test_an_old_file_that_cannot_be_renamed_back_is_kept(tmp_path, monkeypatch):
     assert content(unfinished / "old") == pairs
     assert content(unfinished / "new") == {}
     assert str(unfinished / "old") in failed.value.hint and failed.value.errno == errno.EIO
+
+
+def test_a_dictionary_that_was_made_anew_during_the_job_stays(tmp_path):
+    path = tmp_path / "users.spd"
+    splitpoint.Dictionary.build(some(10), path, shards=2).close()
+    writer = splitpoint_spark.DataSource({"path": str(path)}).writer(SCHEMA, False)
+    shutil.rmtree(path)
+    # It has the same generation, and as many shards.
+    pairs = some(20)
+    splitpoint.Dictionary.build(pairs, path, shards=2).close()
+    with pytest.raises(splitpoint.StaleError, match="made the dictionary anew"):
+        writer.commit([])
+    assert content(path) == pairs
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

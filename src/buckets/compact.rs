@@ -326,8 +326,8 @@ impl Buckets {
         copied.map(|()| Some(new))
     }
 
-    /// Moves a group of buckets to `room`. Returns `None` if there is no room, the group is no longer there, or a value
-    /// in it is held. The caller keeps writers out: the pages of a group are found by arithmetic, so none may be in use
+    /// Moves a group of buckets to `room`. Returns `None` if there is no room, the group is no longer there, or one of
+    /// its pages is being read. The caller keeps writers out: the pages of a group are found by arithmetic, so none may be in use
     /// while it moves.
     ///
     /// # Errors
@@ -342,9 +342,9 @@ impl Buckets {
         let frame_bytes = self.pager.frame_bytes() as u64;
         let frames = (bytes / frame_bytes) as u32;
         let first_old = (old / frame_bytes) as u32;
-        // Its readers will be waited for, with writers kept out.
-        let is_held = |frame| self.pager.is_latched(first_old + frame);
-        if refuse_to_wait_with_values().is_err() || (0..frames).any(is_held) {
+        // A value may be held for long. Waiting for it below would keep all writers out.
+        let is_read = |frame| self.pager.is_latched(first_old + frame);
+        if refuse_to_wait_with_values().is_err() || (0..frames).any(is_read) {
             return Ok(None);
         }
         let Some(unit) = self.pager.allocator().allocate_in_room(frames * FRAME_UNITS, room)? else { return Ok(None) };
@@ -366,8 +366,8 @@ impl Buckets {
         self.groups[group].store(new, Release);
         let view = self.view();
         self.set_view(View::new(view.max_bucket(), view.version().wrapping_add(1)));
-        // One that has latched an old page before looks at nothing again: it reads overflow pages and extents, which
-        // may be changed once the gate opens, as writers latch the new pages.
+        // One that latched an old page before that does not look at the version again. It still reads overflow pages and
+        // extents, and writers, which latch the new pages, may change these once the gate opens.
         (0..frames).try_for_each(|frame| self.pager.wait_for_readers(first_old + frame))?;
         self.pager.free(from.first, from.units)?;
         Ok(Some(Movable { first: unit, ..from }))

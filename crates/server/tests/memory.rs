@@ -141,6 +141,14 @@ fn a_long_value_in_memory_gets_another_key_and_is_copied_without_a_copy_in_betwe
     }
 }
 
+/// The reply of a script as text, and the bytes that it allocated.
+#[cfg(feature = "scripts")]
+fn eval(session: &mut RespSession, script: &str, arguments: &[&[u8]]) -> (String, usize) {
+    let words = [[b"EVAL".as_slice(), script.as_bytes(), b"0"].as_slice(), arguments].concat();
+    let (reply, bytes) = run(session, &words);
+    (String::from_utf8_lossy(&reply).into_owned(), bytes)
+}
+
 #[cfg(feature = "scripts")]
 #[test]
 fn a_command_of_a_script_that_is_too_long_is_refused_without_a_copy_of_its_words() {
@@ -152,8 +160,7 @@ fn a_command_of_a_script_that_is_too_long_is_refused_without_a_copy_of_its_words
             "local s, t = ('x'):rep(1000000), {{'del'}} for i = 2, 500 do t[i] = s end \
              return redis.{function}(unpack(t))"
         );
-        let (reply, bytes) = run(&mut session, &[b"EVAL", script.as_bytes(), b"0"]);
-        let reply = String::from_utf8_lossy(&reply);
+        let (reply, bytes) = eval(&mut session, &script, &[]);
         assert!(reply.starts_with("-ERR the command is longer than a request may be"), "{function}: {reply}");
         assert!(bytes < 100_000_000, "{bytes} bytes for {function}");
     }
@@ -168,8 +175,7 @@ fn values_that_a_script_unpacks_are_refused_before_they_take_much_memory() {
         let script = format!("return select('#', {call})");
         let mut unpack = |count: usize| {
             let (format, data) = (vec![b'b'; count], vec![1_u8; count]);
-            let (reply, bytes) = run(&mut session, &[b"EVAL", script.as_bytes(), b"0", &format, &data]);
-            (String::from_utf8_lossy(&reply).into_owned(), bytes)
+            eval(&mut session, &script, &[&format, &data])
         };
         // The struct library also returns the position after the last value.
         assert_eq!(unpack(7000).0, format!(":{}\r\n", 7000 + others));
@@ -190,8 +196,8 @@ fn a_script_packs_and_unpacks_parts_of_a_long_string_without_copies_of_the_strin
          return sum",
         "local t = {} for i = 1, 1000 do t[i] = ARGV[1] end return #struct.pack(('c1'):rep(1000), unpack(t))",
     ] {
-        let (reply, bytes) = run(&mut session, &[b"EVAL", script.as_bytes(), b"0", &data]);
-        assert_eq!(String::from_utf8_lossy(&reply), ":1000\r\n", "{script}");
+        let (reply, bytes) = eval(&mut session, script, &[&data]);
+        assert_eq!(reply, ":1000\r\n", "{script}");
         assert!(bytes < 100_000_000, "{bytes} bytes for {script}");
     }
 }

@@ -863,6 +863,15 @@ fn another(session: &RespSession) -> RespSession {
     RespSession::new(server, client, figures)
 }
 
+/// A client that changes keys, and one that subscribes to the events of database 0.
+fn writer_and_subscriber() -> (RespSession, RespSession) {
+    let mut writer = session(SpaceOptions::default());
+    let mut subscriber = another(&writer);
+    replies_to(&mut subscriber, &["PSUBSCRIBE __keyevent@0__:*"]);
+    replies_to(&mut writer, &["CONFIG SET notify-keyspace-events EA"]);
+    (writer, subscriber)
+}
+
 /// The names of the events of database 0 that a subscriber to all of them received.
 fn event_names(subscriber: &mut RespSession) -> String {
     let pushed = pushes(subscriber);
@@ -897,10 +906,7 @@ fn expired_evicted_and_missed_keys_are_published() {
 
 #[test]
 fn events_of_lifetimes_of_fields_are_those_of_redis() {
-    let mut writer = session(SpaceOptions::default());
-    let mut subscriber = another(&writer);
-    replies_to(&mut subscriber, &["PSUBSCRIBE __keyevent@0__:*"]);
-    replies_to(&mut writer, &["CONFIG SET notify-keyspace-events EA"]);
+    let (mut writer, mut subscriber) = writer_and_subscriber();
     for (command, events) in [
         ("HSET h a 1 b 2", "hset"),
         ("HEXPIRE h 100 FIELDS 1 a", "hexpire"),
@@ -932,10 +938,7 @@ fn events_of_lifetimes_of_fields_are_those_of_redis() {
 
 #[test]
 fn a_value_that_is_the_name_of_an_option_changes_no_events() {
-    let mut writer = session(SpaceOptions::default());
-    let mut subscriber = another(&writer);
-    replies_to(&mut subscriber, &["PSUBSCRIBE __keyevent@0__:*"]);
-    replies_to(&mut writer, &["CONFIG SET notify-keyspace-events EA"]);
+    let (mut writer, mut subscriber) = writer_and_subscriber();
     for (command, events) in [
         ("SETEX k 10 keepttl", "set expire"),
         ("PSETEX k 10000 keepttl", "set expire"),

@@ -237,7 +237,7 @@ fn lookups_beside_compaction() -> bool {
     table.buckets.location(3) != place
 }
 
-/// Whoever reads a page looks at nothing again, while writers would latch the page that a move makes.
+/// A reader that has latched a page does not notice a move, and writers latch the new page.
 #[test]
 fn a_group_of_buckets_that_is_being_read_does_not_move() {
     let table = with_a_hole();

@@ -297,7 +297,7 @@ impl MemcachedSession {
             done = keyspace::answerable(stored, pairs.len());
         }
         self.unsynced = true;
-        // After an error, one by one, each with its own answer.
+        // After an error, the rest one by one, each with its own answer.
         let mut stored = Vec::new();
         if done < pairs.len() {
             let alone = work.alone(run.start)?;
@@ -310,12 +310,11 @@ impl MemcachedSession {
                 alone.make_room(value.len())?;
                 alone.put_many(DATABASE, &[(key, value)], |_| run.attributes[index]).1
             };
-            stored.extend((0..done).map(|_| Ok(())));
             stored.extend(pairs.iter().enumerate().skip(done).map(store));
         }
         for (index, (key, _)) in pairs.iter().enumerate() {
             self.note_use(key, false);
-            match stored.get(index) {
+            match index.checked_sub(done).and_then(|index| stored.get(index)) {
                 Some(Err(error)) if run.marked[index] => self.note_refused(error),
                 Some(Err(error)) => self.refuse(out, error),
                 _ => answer(out, run.marked[index], b"STORED\r\n"),
