@@ -317,8 +317,7 @@ impl<'p> Values<'p> {
         }
         self.close_window(&mut self.window())?;
         self.stored.bytes.store(0, Relaxed);
-        self.frames.space().has_windows = false;
-        Ok(())
+        self.allocator.end_windows()
     }
 
     /// Begins a compaction, during which there is no window. At most one runs at a time.

@@ -345,21 +345,26 @@ impl Allocator<'_> {
             if used != u64::MAX && space.has_fixed(frame, 1) {
                 return Err(self.frames.file.corrupt(format!("frame {frame}: primary pages or a map, marked free")));
             }
-            if used == 0 {
-                // A frame may already be in `runs` because it was freed since the open.
-                if space.runs.around(frame).is_none() {
-                    space.add_run(frame, 1);
-                }
-            } else {
-                space.note_used(frame, used);
-            }
+            self.learn_frame(space, frame)?;
         }
         Ok(true)
+    }
+
+    /// Puts the free units of `frame` into the lists.
+    fn learn_frame(self, space: &mut Space, frame: FrameNo) -> Result<()> {
+        let used = self.used_bits(frame)?;
+        if used != 0 {
+            space.note_used(frame, used);
+        } else if space.runs.around(frame).is_none() {
+            space.add_run(frame, 1); // it was not freed since the open
+        }
+        Ok(())
     }
 
     /// Adds all free space to the lists.
     fn learn_all(self, space: &mut Space) -> Result<()> {
         self.free_kept_in(space)?;
+        self.learn_set_aside(space, usize::MAX)?;
         while self.learn_zone(space)? {}
         Ok(())
     }

@@ -31,7 +31,7 @@ impl Allocator<'_> {
             return Ok(None);
         }
         let frame_bytes = self.frames.frame_bytes() as u64;
-        let bytes = (self.frames.file.table_bytes() / 32).clamp(WINDOW_BYTES.0, WINDOW_BYTES.1).next_power_of_two();
+        let bytes = self.window_bytes();
         let least = (bytes / frame_bytes) as u32;
         let count = units.div_ceil(FRAME_UNITS).max(least);
         let first = match space.take_run(count) {
@@ -44,6 +44,11 @@ impl Allocator<'_> {
         };
         space.window = first..first + count;
         Ok(Some(first..first + count))
+    }
+
+    /// The length of a new window.
+    fn window_bytes(self) -> u64 {
+        (self.frames.file.table_bytes() / 32).clamp(WINDOW_BYTES.0, WINDOW_BYTES.1).next_power_of_two()
     }
 
     /// Adds `count` adjacent frames at the end of the file, the first a multiple of `align`.
@@ -98,22 +103,48 @@ impl Allocator<'_> {
         Ok(true)
     }
 
-    /// Makes the first `count` frames of what is left of the window frames like any other.
+    /// Puts the free units of the first `count` frames of what is left of the window into the lists. The last frames of
+    /// a large one are set aside: a small value in them would need a large page of memory.
     pub(in crate::pager) fn leave_window(self, count: u32) -> Result<()> {
         self.leave_window_in(&mut self.frames.space(), count)
     }
 
     fn leave_window_in(self, space: &mut Space, count: u32) -> Result<()> {
+        let left = space.window.len() as u64 * self.frames.frame_bytes() as u64;
         let frames = space.window.start..space.window.start.saturating_add(count).min(space.window.end);
-        for frame in frames.clone() {
-            let used = self.used_bits(frame)?;
-            if used != 0 {
-                space.note_used(frame, used);
-            } else if space.runs.around(frame).is_none() {
-                space.add_run(frame, 1);
-            }
+        if left <= WINDOW_BYTES.0 && self.window_bytes() == WINDOW_BYTES.1 {
+            space.set_aside.extend(frames.clone());
+        } else {
+            frames.clone().try_for_each(|frame| self.learn_frame(space, frame))?;
         }
         space.window.start = frames.end;
         Ok(())
+    }
+
+    /// Called when a checkpoint begins. If there was no window since the last one, other values may have what is set
+    /// aside.
+    pub(in crate::pager) fn end_windows(self) -> Result<()> {
+        /// Their map frames may have to be read, while writers wait.
+        const FRAMES_AT_ONCE: usize = 256;
+        let mut space = self.frames.space();
+        if !std::mem::take(&mut space.has_windows) {
+            self.learn_set_aside(&mut space, FRAMES_AT_ONCE)?;
+        }
+        Ok(())
+    }
+
+    /// Puts the free units of up to `count` frames that are set aside into the lists.
+    pub(super) fn learn_set_aside(self, space: &mut Space, count: usize) -> Result<()> {
+        let kept = space.set_aside.len().saturating_sub(count);
+        let mut frames = space.set_aside.split_off(kept);
+        // Others may have them by now, if a neighbour was freed, or the file was cut.
+        frames.retain(|&frame| frame < self.frames.frame_count() && !space.window.contains(&frame));
+        frames.into_iter().try_for_each(|frame| self.learn_frame(space, frame))
+    }
+
+    /// The number of frames that are set aside.
+    #[cfg(test)]
+    pub(crate) fn set_aside(self) -> usize {
+        self.frames.space().set_aside.len()
     }
 }

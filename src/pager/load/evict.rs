@@ -92,4 +92,14 @@ impl Frames {
     pub(crate) fn looked_at(&self) -> u32 {
         self.clock_hand.load(Relaxed)
     }
+
+    /// The number of ranges of 2 MiB of memory with a frame in them.
+    #[cfg(test)]
+    pub(crate) fn large_pages(&self) -> usize {
+        let page_of = |frame: FrameNo| u64::from(frame) * self.frame_bytes() as u64 >> 21;
+        let mut pages: Vec<u64> =
+            (0..self.frame_count()).filter(|&frame| self.pool.is_resident(frame)).map(page_of).collect();
+        pages.dedup();
+        pages.len()
+    }
 }

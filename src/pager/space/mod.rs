@@ -52,6 +52,8 @@ pub(crate) struct Space {
     pub(super) window: Range<FrameNo>,
     /// Whether such frames were taken since the last checkpoint began.
     pub(super) has_windows: bool,
+    /// The last frames of such windows: free in whole or in part, and in no list.
+    pub(super) set_aside: Vec<FrameNo>,
     /// Set during a compaction: allocate as near the start as possible.
     pub(super) compacting: bool,
     /// The frames below this one were passed by a compaction.
@@ -116,6 +118,7 @@ impl Space {
             fixed: BTreeMap::new(),
             window: 0..0,
             has_windows: false,
+            set_aside: Vec::new(),
             compacting: false,
             passed: 0,
         }

@@ -486,3 +486,33 @@ fn threads_that_overwrite_and_read_values_during_checkpoints_find_complete_value
         assert!(table.verify().unwrap().is_empty());
     }
 }
+
+#[test]
+fn small_values_beside_large_ones_are_in_few_large_pages_and_later_fill_what_was_set_aside() {
+    const LARGE: u32 = 8000;
+    const SMALL_BYTES: u64 = 1500;
+    let directory = tempfile::tempdir().unwrap();
+    let table = TableOptions::new().open(&directory.path().join("t.spt")).unwrap();
+    let allocator = table.pager.allocator();
+    allocator.allocate((64 << 20) / table.pager.unit_bytes() as u32).unwrap();
+    let before = table.pager.frames().large_pages();
+    for n in 0..LARGE {
+        table.put(&key(n), &[1; 2500]).unwrap();
+        if n % 8 == 0 {
+            table.put(&key(LARGE + n), &[2; SMALL_BYTES as usize]).unwrap();
+        }
+    }
+    let small_pages = u64::from(LARGE / 8) * SMALL_BYTES / (2 << 20) + 1;
+    let pages = table.pager.frames().large_pages() - before;
+    // The table's own pages, and the frame of the last large value at each of a few checkpoints.
+    assert!(pages <= small_pages as usize + 4, "{pages} large pages");
+
+    let set_aside = allocator.set_aside();
+    assert!(set_aside > 0);
+    table.checkpoint().unwrap();
+    assert_eq!(allocator.set_aside(), set_aside, "there were windows before this checkpoint");
+    table.checkpoint().unwrap();
+    table.put(b"small", b"value").unwrap();
+    table.checkpoint().unwrap();
+    assert_eq!(allocator.set_aside(), 0);
+}
