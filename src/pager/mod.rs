@@ -90,8 +90,7 @@ impl Pager {
 
     /// Large values in the file.
     pub(crate) fn values(&self) -> Values<'_> {
-        let gathers = !self.log.as_ref().is_some_and(Log::is_on);
-        Values { frames: &self.frames, allocator: self.allocator(), stored: &self.stored, gathers }
+        Values { frames: &self.frames, allocator: self.allocator(), stored: &self.stored }
     }
 
     /// Counts a value of `bytes` that was written at once. As many bytes as a segment of the log has make a checkpoint

@@ -16,8 +16,8 @@
 //! the frame gets another block, and the sealed one is free once a checkpoint has made the log's record unnecessary.
 //! In the last frame that values fill, the next value continues, as long as nothing else has changed it.
 //!
-//! Without a log nothing promises a value before the next checkpoint: several are gathered for one call
-//! (`blocks/behind.rs`).
+//! Without a log, values are stored as others are: nothing promises them before the next checkpoint, and a copy to
+//! memory takes a fifth of the time of a call.
 //!
 //! An open after a crash replays such records; their values may be only in the system's cache, and nothing else refers
 //! to them. So the open makes a checkpoint. If the disk has no room for it, a sync is a checkpoint until one is
@@ -28,7 +28,6 @@
 
 use super::allocate::Allocator;
 use super::allocate::compaction::Compacting;
-use super::blocks::behind::PART_BYTES;
 use super::interleave::{self, until_free};
 use super::load::Frames;
 use super::pool::{FrameNo, FrameSource, WriteGuard};
@@ -39,6 +38,9 @@ use crate::pager::file::sums::frame_sum;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
+
+/// A value is written in parts of this length.
+const PART_BYTES: usize = 64 << 10;
 
 /// Where values are written, and what is not yet safe.
 #[derive(Default)]
@@ -114,8 +116,6 @@ pub(crate) struct Values<'p> {
     pub(super) frames: &'p Frames,
     pub(super) allocator: Allocator<'p>,
     pub(super) stored: &'p Stored,
-    /// Whether several values are written with one call: nothing promises them before a checkpoint.
-    pub(super) gathers: bool,
 }
 
 impl<'p> Values<'p> {
@@ -156,18 +156,14 @@ impl<'p> Values<'p> {
             Ok(sums) => self.seal(&mut window, &sums, latch),
             Err(e) => {
                 // The file may have a part of the value.
-                if let Some(blocks) = &self.frames.blocks {
-                    let of_window = window.block..window.block + window.frames.len() as u32;
-                    blocks.cut_behind(of_window, window.head.len());
-                }
                 if let Some(latch) = latch {
                     self.frames.pool.keep_in_memory(window.frames.start, latch, &window.head);
                     self.frames.made_resident();
                 }
                 let _ = self.allocator.free(unit, units);
-                self.close_window(&mut window)?;
-                // Its first frame may be a free one by now.
-                self.allocator.leave_window(FrameNo::MAX)?;
+                self.empty_window(&mut window);
+                // Its first frame may be a free one by now. What cannot be left is found by the next open.
+                let _ = self.allocator.leave_window(FrameNo::MAX);
                 return Err(e);
             }
         }
@@ -213,11 +209,18 @@ impl<'p> Values<'p> {
         if !window.head.is_empty() {
             self.leave_head(window)?;
         }
-        let left = std::mem::take(&mut window.frames);
-        if let Some(blocks) = &self.frames.blocks {
-            blocks.free_run(window.block..window.block + left.len() as u32);
-        }
+        self.empty_window(window);
         Ok(())
+    }
+
+    /// Frees the blocks of the window that no value is in. Its frames stay the allocator's window.
+    fn empty_window(&self, window: &mut Window) {
+        let unfilled = window.block + u32::from(!window.head.is_empty());
+        let end = window.block + std::mem::take(&mut window.frames).len() as u32;
+        window.head.clear();
+        if let Some(blocks) = &self.frames.blocks {
+            blocks.free_run(unfilled..end);
+        }
     }
 
     /// Opens a window of at least `units`. Returns false if values should be stored as others are.
@@ -268,10 +271,9 @@ impl<'p> Values<'p> {
                 return Ok(()); // the last part has filled a frame
             }
             buffer.resize(end.next_multiple_of(frame_bytes), 0);
-            // A block is compared whole. What is new to a value is written by it, or with it if values are gathered.
+            // A block is compared whole. What is new to a value is written by it.
             let begins_in_last = from / frame_bytes == (end - 1) / frame_bytes && !from.is_multiple_of(frame_bytes);
-            let has_zeros = window.is_zero || begins_in_last && !self.gathers;
-            let to = if has_zeros { end } else { buffer.len() };
+            let to = if window.is_zero || begins_in_last { end } else { buffer.len() };
             self.write_frames(window, &mut sums, &buffer, from..to)?;
             buffer.truncate(end.next_multiple_of(unit_bytes));
             Ok(())
@@ -285,7 +287,7 @@ impl<'p> Values<'p> {
         let frame_bytes = self.frames.frame_bytes();
         let blocks = self.frames.blocks.as_ref().expect("a table without a file has no window");
         let block = window.block + sums.len() as u32;
-        blocks.write_value(&self.frames.file, block, part, frames, self.gathers)?;
+        blocks.write_value(&self.frames.file, block, part, frames)?;
         let first = window.frames.start + sums.len() as FrameNo;
         sums.extend((first..).zip(frames.chunks_exact(frame_bytes)).map(|(frame, bytes)| frame_sum(frame, bytes)));
         Ok(())
@@ -312,9 +314,6 @@ impl<'p> Values<'p> {
 
     /// Called when a checkpoint begins, and when room is no longer to be held. The caller keeps writers out.
     pub(super) fn close(&self) -> Result<()> {
-        if let Some(blocks) = &self.frames.blocks {
-            blocks.write_behind(&self.frames.file)?;
-        }
         self.close_window(&mut self.window())?;
         self.stored.bytes.store(0, Relaxed);
         self.allocator.end_windows()

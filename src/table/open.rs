@@ -216,7 +216,12 @@ impl Table {
             pager,
             buckets,
             durability: options.durability,
-            stored_bytes_min: options.stored_bytes_min,
+            // Without a log, a copy to memory is enough until the next checkpoint.
+            stored_bytes_min: if options.durability == Durability::None {
+                usize::MAX
+            } else {
+                options.stored_bytes_min
+            },
             types: Mutex::default(),
             publisher: Mutex::default(),
             compaction: Mutex::default(),

@@ -182,8 +182,8 @@ impl<'p> Allocator<'p> {
         loop {
             let end = self.frames.frame_count();
             if let Some(last) = space.runs.last().filter(|last| last.end == end) {
-                space.remove_free(&last);
                 self.cut(&mut space, last.start)?;
+                space.remove_free(&last);
                 continue;
             }
             let Some(group) = self.frames.file.maps.zones().ilog2().checked_sub(1) else { return Ok(()) };

@@ -394,6 +394,7 @@ impl Allocator<'_> {
     /// Cuts the file to end at frame `end`.
     pub(in crate::pager) fn cut(self, space: &mut Space, end: FrameNo) -> Result<()> {
         let old = self.frames.frame_count();
+        self.frames.read_entries(end, old)?; // what can fail, while nothing has changed
         // In this order: an eviction that began before is waited for, and none begins after that.
         self.frames.file.set_frame_count(end);
         for frame in end..old {

@@ -14,6 +14,9 @@ use std::ops::Range;
 /// The length of a window: a 32nd of the table, within these limits.
 const WINDOW_BYTES: (u64, u64) = (64 << 10, 2 << 20);
 
+/// Frames that were set aside are learned so many at a time: their map frames may have to be read, while writers wait.
+const FRAMES_AT_ONCE: usize = 256;
+
 impl Allocator<'_> {
     /// Takes adjacent frames, for `units` at least. Returns `None` if free room elsewhere should be used.
     pub(in crate::pager) fn open_window(self, units: u32) -> Result<Option<Range<FrameNo>>> {
@@ -21,15 +24,19 @@ impl Allocator<'_> {
         if space.compacting {
             return Ok(None);
         }
-        // From here on most new frames are a window's, which need no memory.
-        space.has_windows = true;
         if space.window.len() as u64 * u64::from(FRAME_UNITS) >= u64::from(units) {
+            space.has_windows = true;
             return Ok(Some(space.window.clone())); // what the last one left
         }
+        // First this, which may put frames of other zones into the lists.
+        let is_much_free = self.has_much_free_room(&mut space)?;
         self.leave_window_in(&mut space, FrameNo::MAX)?;
-        if self.has_much_free_room(&mut space)? {
+        if is_much_free {
+            self.learn_set_aside(&mut space, FRAMES_AT_ONCE)?;
             return Ok(None);
         }
+        // From here on most new frames are a window's, which need no memory.
+        space.has_windows = true;
         let frame_bytes = self.frames.frame_bytes() as u64;
         let bytes = self.window_bytes();
         let least = (bytes / frame_bytes) as u32;
@@ -111,21 +118,24 @@ impl Allocator<'_> {
 
     fn leave_window_in(self, space: &mut Space, count: u32) -> Result<()> {
         let left = space.window.len() as u64 * self.frames.frame_bytes() as u64;
-        let frames = space.window.start..space.window.start.saturating_add(count).min(space.window.end);
-        if left <= WINDOW_BYTES.0 && self.window_bytes() == WINDOW_BYTES.1 {
-            space.set_aside.extend(frames.clone());
-        } else {
-            frames.clone().try_for_each(|frame| self.learn_frame(space, frame))?;
+        let is_set_aside = left <= WINDOW_BYTES.0 && self.window_bytes() == WINDOW_BYTES.1;
+        let end = space.window.start.saturating_add(count).min(space.window.end);
+        while space.window.start < end {
+            let frame = space.window.start;
+            // Also if its map frame cannot be read: then only the next open finds its room.
+            space.window.start += 1;
+            if is_set_aside {
+                space.set_aside.push(frame);
+            } else {
+                self.learn_frame(space, frame)?;
+            }
         }
-        space.window.start = frames.end;
         Ok(())
     }
 
     /// Called when a checkpoint begins. If there was no window since the last one, other values may have what is set
     /// aside.
     pub(in crate::pager) fn end_windows(self) -> Result<()> {
-        /// Their map frames may have to be read, while writers wait.
-        const FRAMES_AT_ONCE: usize = 256;
         let mut space = self.frames.space();
         if !std::mem::take(&mut space.has_windows) {
             self.learn_set_aside(&mut space, FRAMES_AT_ONCE)?;
@@ -135,11 +145,15 @@ impl Allocator<'_> {
 
     /// Puts the free units of up to `count` frames that are set aside into the lists.
     pub(super) fn learn_set_aside(self, space: &mut Space, count: usize) -> Result<()> {
-        let kept = space.set_aside.len().saturating_sub(count);
-        let mut frames = space.set_aside.split_off(kept);
-        // Others may have them by now, if a neighbour was freed, or the file was cut.
-        frames.retain(|&frame| frame < self.frames.frame_count() && !space.window.contains(&frame));
-        frames.into_iter().try_for_each(|frame| self.learn_frame(space, frame))
+        for _ in 0..count {
+            let Some(&frame) = space.set_aside.last() else { break };
+            // The file may have been cut, or all of the frame freed, and then a window may have it again.
+            if frame < self.frames.frame_count() && !space.window.contains(&frame) {
+                self.learn_frame(space, frame)?;
+            }
+            space.set_aside.pop();
+        }
+        Ok(())
     }
 
     /// The number of frames that are set aside.

@@ -39,8 +39,7 @@
 //! overlays in memory (`map.rs`), and the next tree is made of the old one and the frozen overlay, so it cannot have
 //! what came later. And the headers are at fixed bytes, whatever `B`, so that no user's bytes are taken for one.
 //!
-//! Large values are written to adjacent blocks at once (`pager/values.rs`), or, without a log, several with one call
-//! (`behind.rs`).
+//! Large values are written to adjacent blocks at once (`pager/values.rs`).
 //!
 //! What is live for a frame, besides whether it is in memory and frozen:
 //!
@@ -53,7 +52,6 @@
 //!
 //! Not here: which frames a checkpoint writes (`pager/checkpoint/`), the life of a frame in memory (`pool/life.rs`).
 
-pub(in crate::pager) mod behind;
 pub(in crate::pager) mod commit;
 pub(in crate::pager) mod copy;
 #[cfg(test)]
@@ -73,7 +71,6 @@ use crate::error::{Error, Result};
 use crate::pager::file::headers::{CheckpointHeader, Entry, FIRST_CHECKPOINT, HEADER_BLOCKS, HEADERS_BYTES};
 use crate::pager::file::random::random_u64;
 use crate::pager::interleave;
-use behind::Behind;
 use map::{Map, check, read_block};
 use room::{BlockSet, Room, homes, is_for_content, region_blocks};
 use std::collections::HashSet;
@@ -95,7 +92,6 @@ pub(in crate::pager) struct Blocks {
     ready: AtomicU64,
     /// See [`written_count`](Self::written_count).
     written: AtomicU64,
-    behind: Behind,
 }
 
 /// The last complete checkpoint, as the next one needs it.
@@ -128,7 +124,6 @@ impl Blocks {
             live_max: live_max(cache_frames),
             ready: AtomicU64::new(0),
             written: AtomicU64::new(0),
-            behind: Behind::new(block_bytes),
         }
     }
 
@@ -198,7 +193,6 @@ impl Blocks {
             live_max: live_max(cache_frames),
             ready: AtomicU64::new(0),
             written: AtomicU64::new(0),
-            behind: Behind::new(block_bytes),
         };
         // Before the log is cut or written, which continues from this header.
         if !file.read_only {
@@ -311,9 +305,6 @@ impl Blocks {
             }
             return Ok(frame == 0);
         };
-        if self.behind.read(entry.block, bytes) {
-            return check(file, frame, entry, bytes).map(|()| true);
-        }
         let at = u64::from(entry.block) * file.frame_bytes as u64;
         let is_read = mapped.is_some_and(|mapped| mapped.read(handle.as_ref(), at, bytes));
         if !is_read || check(file, frame, entry, bytes).is_err() {
@@ -578,32 +569,15 @@ impl Blocks {
         begun.inspect_err(|_| self.free_run(first..first + count))
     }
 
-    /// Writes `part` of `bytes`, which begin at `block`. With `gathers` they are buffered, from the first byte on.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind) and others. With `gathers`, [`cut_behind`](Self::cut_behind) must follow.
+    /// Writes `part` of `bytes`, which begin at `block`.
     pub(in crate::pager) fn write_value(
         &self,
         file: &TableFile,
         block: u32,
         part: Range<usize>,
         bytes: &[u8],
-        gathers: bool,
     ) -> Result<()> {
-        if gathers {
-            return self.behind.add(block, &bytes[..part.end], |block, bytes| self.write_at(file, block, 0, bytes));
-        }
         self.write_at(file, block, part.start, &bytes[part])
-    }
-
-    /// Writes all gathered values.
-    pub(in crate::pager) fn write_behind(&self, file: &TableFile) -> Result<()> {
-        self.behind.flush(|block, bytes| self.write_at(file, block, 0, bytes))
-    }
-
-    /// Removes gathered bytes of `blocks`, except the first `kept`.
-    pub(in crate::pager) fn cut_behind(&self, blocks: Range<u32>, kept: usize) {
-        self.behind.cut(blocks, kept);
     }
 
     /// Frees blocks that no frame and no record of the log refers to.
@@ -668,6 +642,11 @@ impl Blocks {
             let free = entries.frozen.set(frame, Entry::at(block, sum), false);
             debug_assert!(free.is_none(), "an own block is written again");
         }
+    }
+
+    /// Reads the entries of the frames from `first` to `end`: if that fails, so would [`cut`](Self::cut), halfway.
+    pub(in crate::pager) fn read_entries(&self, file: &TableFile, first: FrameNo, end: FrameNo) -> Result<()> {
+        (first..end).try_for_each(|frame| self.map.entry(file, frame).map(drop))
     }
 
     /// Forgets the frames from `first` to `end`, which are cut off the table. The caller keeps writers and checkpoints

@@ -476,6 +476,9 @@ impl Room {
     pub(super) fn end_to_cut_to(&self, all: bool) -> Option<u32> {
         let (kept, min) = if all { (0, 0) } else { (self.margin(0), self.end / 16) };
         let end = self.end_taken().saturating_add(kept).min(self.end);
+        let [first, second] = homes(end / region_blocks(self.block_bytes), self.block_bytes);
+        // Not between the homes of a bitmap: both go, or both stay.
+        let end = if end == second && first != HEADER_BLOCKS { first } else { end };
         (self.floor == 0 && self.end - end > min).then_some(end)
     }
 
