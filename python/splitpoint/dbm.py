@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
 from splitpoint import errors
-from splitpoint.table import Table
+from splitpoint.table import _ABSENT, Table
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -110,6 +110,14 @@ class Database(MutableMapping):  # type: ignore[type-arg]
     def setdefault(self, key: Bytes, default: Bytes = b"") -> bytes:  # type: ignore[override]
         """The value of ``key``; stores ``default`` first if the key is absent."""
         return self._do(Table.setdefault, key, default)
+
+    def pop(self, key: Bytes, default: Any = _ABSENT) -> Any:
+        """Removes ``key`` and returns its value; if it is absent, ``default``, or without one ``KeyError``."""
+        return self._do(Table.pop, key, default)
+
+    def popitem(self) -> tuple[bytes, bytes]:
+        """Removes a pair and returns it; ``KeyError`` if the table is empty."""
+        return self._do(Table.popitem)
 
     def clear(self) -> None:
         """Removes all pairs."""

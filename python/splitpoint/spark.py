@@ -516,6 +516,8 @@ class _Shard(datasource.InputPartition):
     keys: Optional[list[bytes]] = None
     part: int = 0
     parts: int = 1
+    #: The mark of the file when the read was planned.
+    mark: int = 0
 
 
 class _Part:
@@ -526,6 +528,11 @@ class _Part:
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self._dictionary._part(self._shard.part, self._shard.parts)
+
+
+def _replaced(path: str) -> errors.Error:
+    message = f"{path}: was replaced by an update while it was read. Read it again"
+    return errors.of_kind(errors.ErrorKind.STALE, message)
 
 
 class _PushFilters:
@@ -572,17 +579,22 @@ class _Reader(datasource.DataSourceReader):
 
     def partitions(self) -> Sequence[_Shard]:
         with Dictionary(self._path) as dictionary:
-            shards = [shard for shard in dictionary.shards() if shard.pairs]
+            marked = zip(dictionary.shards(), dictionary._marks())
+            shards = [(shard, mark) for shard, mark in marked if shard.pairs]
         nothing = [_Shard("", [])]  # Spark wants one
         if self._keys is None:
-            files = [(os.fspath(shard.path), -(-shard.pairs // self._pairs)) for shard in shards]
-            return [_Shard(path, None, part, count) for path, count in files for part in range(count)] or nothing
+            files = [(os.fspath(shard.path), -(-shard.pairs // self._pairs), mark) for shard, mark in shards]
+            parts = [_Shard(path, None, part, count, mark) for path, count, mark in files for part in range(count)]
+            return parts or nothing
         from splitpoint import slot
 
         def wanted(first: int, last: int) -> list[bytes]:
             return sorted(key for key in self._keys or () if first <= slot(key) <= last)
 
-        parts = [_Shard(os.fspath(shard.path), wanted(shard.first_slot, shard.last_slot)) for shard in shards]
+        parts = [
+            _Shard(os.fspath(shard.path), wanted(shard.first_slot, shard.last_slot), mark=mark)
+            for shard, mark in shards
+        ]
         return [part for part in parts if part.keys] or nothing
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pyarrow.RecordBatch]:
@@ -592,9 +604,10 @@ class _Reader(datasource.DataSourceReader):
         try:
             dictionary = Dictionary(partition.path)
         except FileNotFoundError as gone:
-            message = f"{partition.path}: was replaced by an update while it was read. Read it again"
-            raise errors.of_kind(errors.ErrorKind.STALE, message) from gone
+            raise _replaced(partition.path) from gone
         with dictionary:
+            if dictionary._marks() != [partition.mark]:
+                raise _replaced(partition.path)
             if partition.keys is None:
                 whole = partition.parts == 1
                 source = dictionary if whole else _Part(dictionary, partition)

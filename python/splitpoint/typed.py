@@ -118,6 +118,10 @@ def _codec(role: str, how: Optional[How]) -> Codec:
         raise errors.invalid(f"{role} is {how!r}, expected {known}") from None
 
 
+#: No default.
+_ABSENT: Any = object()
+
+
 class TypedTable(MutableMapping):  # type: ignore[type-arg]
     """A mapping of Python's types in a table; made by :meth:`Table.typed <splitpoint.Table.typed>` and
     :func:`splitpoint.open` with ``key`` or ``value``.
@@ -207,6 +211,61 @@ class TypedTable(MutableMapping):  # type: ignore[type-arg]
         (30, 30)
         """
         return self._value.decode(self.table.setdefault(self._key.encode(key), self._value.encode(default)))
+
+    def pop(self, key: Any, default: Any = _ABSENT) -> Any:
+        """Removes ``key`` and returns its value; if it is absent, ``default``, or without one ``KeyError``. Atomic.
+
+        >>> import splitpoint
+        >>> ages = splitpoint.memory().typed(key=str, value=int)
+        >>> ages["alice"] = 30
+        >>> ages.pop("alice"), ages.pop("alice", None)
+        (30, None)
+        """
+        value = self._take(self._key.encode(key))
+        if value is not _ABSENT:
+            return value
+        if default is _ABSENT:
+            raise errors.AbsentKeyError(key)
+        return default
+
+    def popitem(self) -> tuple[Any, Any]:
+        """Removes the first pair of hash order and returns it; ``KeyError`` if the table is empty.
+
+        >>> import splitpoint
+        >>> ages = splitpoint.memory().typed(key=str, value=int)
+        >>> ages["alice"] = 30
+        >>> ages.popitem()
+        ('alice', 30)
+        """
+        while True:
+            stored = self.table.firstkey()
+            if stored is None:
+                raise errors.AbsentKeyError("popitem(): the table is empty")
+            key, value = self._key.decode(stored), self._take(stored)
+            if value is not _ABSENT:
+                return key, value
+
+    def _take(self, key: Union[bytes, str]) -> Any:
+        """Removes an encoded key and returns its value, or ``_ABSENT``. A value that cannot be decoded stays."""
+        while True:
+            stored = self.table.get(key)
+            if stored is None:
+                return _ABSENT
+            value = self._value.decode(stored)
+            if self.table.compare_and_set(key, stored, None):
+                return value
+
+    def clear(self) -> None:
+        """Removes all pairs.
+
+        >>> import splitpoint
+        >>> ages = splitpoint.memory().typed(key=str, value=int)
+        >>> ages["alice"] = 30
+        >>> ages.clear()
+        >>> len(ages)
+        0
+        """
+        self.table.clear()
 
     def sync(self) -> None:
         """Makes all earlier writes durable.

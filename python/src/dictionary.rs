@@ -14,6 +14,7 @@ use crate::options::BuildOptions;
 use crate::report::{fault_list, stat_dict};
 use crate::scan::{Give, Pairs};
 use crate::walk::Walk;
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use splitpoint::{Dictionary, DictionaryOptions, Table};
@@ -29,6 +30,8 @@ type ShardRow = (usize, PathBuf, u16, u16, u64);
 pub struct DictionaryCore {
     handle: Handle<Arc<Dictionary>>,
     opened: OnceLock<Opened>,
+    /// Held while the version is replaced by a newer one. Only locked without the interpreter lock.
+    reloading: Mutex<()>,
 }
 
 /// The arguments of opening a dictionary: path, `map_data`, `map_index`.
@@ -87,7 +90,7 @@ impl DictionaryCore {
     /// Not open yet: `_open` opens it, so that a subclass chooses the arguments of its `__init__`.
     #[new]
     fn new() -> Self {
-        DictionaryCore { handle: Handle::default(), opened: OnceLock::new() }
+        DictionaryCore { handle: Handle::default(), opened: OnceLock::new(), reloading: Mutex::default() }
     }
 
     #[pyo3(signature = (path, map_data, map_index, /))]
@@ -237,6 +240,8 @@ impl DictionaryCore {
         self.handle.refuse_within("reload")?;
         drop(self.dictionary(py)?);
         py.detach(|| {
+            // Otherwise a concurrent call could put back an older version that it has just opened.
+            let _reloading = self.reloading.lock();
             let Some(mut new) = self.handle.wait().map(|old| Dictionary::clone(&old)) else { return Ok(false) };
             let changed = new.reload()?;
             if changed {
@@ -304,6 +309,11 @@ impl DictionaryCore {
     fn _shards(&self, py: Python<'_>) -> PyResult<Vec<ShardRow>> {
         let shards = self.dictionary(py)?.shards().into_iter();
         Ok(shards.map(|shard| (shard.number, shard.path, shard.first_slot, shard.last_slot, shard.pairs)).collect())
+    }
+
+    /// A number for each of its files, in their order. Files with other pairs have other numbers, in all likelihood.
+    fn _marks(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
+        Ok(self.dictionary(py)?.marks())
     }
 
     fn _stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

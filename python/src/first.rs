@@ -4,7 +4,8 @@
 //! over all buckets that the earlier calls have emptied.
 //!
 //! A scan raises the bound to the pair that it found, unless a write ended during the scan; a write lowers it. Before
-//! the first scan, this costs a write one load.
+//! the first scan, this costs a write one load. A removal leaves the bound unchanged, even if the table's length is 0
+//! afterwards: pairs are counted only after they are stored, so a concurrent write can make the length 0 too early.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -28,11 +29,6 @@ impl First {
     pub fn begin(&self) -> Bound {
         self.is_used.store(true, SeqCst);
         *self.bound.lock()
-    }
-
-    /// The current bound; `None` if no scan has begun.
-    pub fn begun(&self) -> Option<Bound> {
-        self.is_used.load(SeqCst).then(|| *self.bound.lock())
     }
 
     /// Records that the scan from `begun` found the first pair at `position`.

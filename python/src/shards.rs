@@ -55,8 +55,8 @@ impl ShardJobCore {
 
     /// A number by which another dictionary of the same generation is recognised; 0 unless the job is an update.
     #[getter]
-    fn base_mark(&self) -> u64 {
-        self.job.base_mark()
+    fn base_mark(&self, py: Python<'_>) -> PyResult<u64> {
+        py.detach(|| self.job.base_mark()).or_raise(py)
     }
 
     /// The last slot of each shard.

@@ -19,6 +19,7 @@ use crate::options::{BuildOptions, Options, durability_named};
 use crate::report::{counters_dict, fault_list, survey_dict};
 use crate::scan::{Give, PAIRS, Pairs, TableScan};
 use crate::sources::{self, Pair};
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use splitpoint::linear::Position;
@@ -33,6 +34,8 @@ pub struct TableCore {
     handle: Arc<Handle<Table>>,
     opened: OnceLock<Opened>,
     first: First,
+    /// Held while the state is replaced by a newer one. Only locked without the interpreter lock.
+    reloading: Mutex<()>,
 }
 
 /// Properties of an opened table.
@@ -88,20 +91,6 @@ impl TableCore {
         let changed = self.handle.detached(py, work)?;
         self.first.written(|| self.position(key));
         changed.or_raise(py)
-    }
-
-    /// Makes a removal. When it empties the table, later searches for the first pair skip the empty buckets.
-    fn removal<T: Send>(
-        &self,
-        py: Python<'_>,
-        work: impl FnOnce(&Table) -> splitpoint::Result<T> + Send,
-    ) -> PyResult<T> {
-        let begun = self.first.begun();
-        let (removed, is_empty) = self.handle.detached(py, |table| (work(table), table.is_empty()))?;
-        if let Some(begun) = begun.filter(|_| is_empty) {
-            self.first.found(begun, u64::MAX);
-        }
-        removed.or_raise(py)
     }
 
     /// Records changes of many keys.
@@ -209,7 +198,12 @@ impl TableCore {
     /// Not open yet: `_open` opens it, so that a subclass chooses the arguments of its `__init__`.
     #[new]
     fn new() -> Self {
-        TableCore { handle: Arc::default(), opened: OnceLock::new(), first: First::default() }
+        TableCore {
+            handle: Arc::default(),
+            opened: OnceLock::new(),
+            first: First::default(),
+            reloading: Mutex::default(),
+        }
     }
 
     #[pyo3(signature = (path, flag, mode, options, /))]
@@ -239,7 +233,7 @@ impl TableCore {
 
     fn __delitem__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<()> {
         let bytes: Bytes<'_> = key.extract()?;
-        match self.removal(py, |table| table.remove(&bytes))? {
+        match self.detached(py, |table| table.remove(&bytes))? {
             true => Ok(()),
             false => Err(absent(key)),
         }
@@ -317,7 +311,7 @@ impl TableCore {
     /// False
     #[pyo3(signature = (key, /))]
     fn remove(&self, py: Python<'_>, key: Bytes<'_>) -> PyResult<bool> {
-        self.removal(py, |table| table.remove(&key))
+        self.detached(py, |table| table.remove(&key))
     }
 
     #[pyo3(signature = (types, /))]
@@ -327,7 +321,7 @@ impl TableCore {
 
     #[pyo3(signature = (key, /))]
     fn _take<'py>(&self, py: Python<'py>, key: Bytes<'_>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let taken = self.removal(py, |table| {
+        let taken = self.detached(py, |table| {
             loop {
                 let Some(value) = table.get(&key)? else { return Ok(None) };
                 if table.compare_and_set(&key, Some(&value), None)? {
@@ -561,11 +555,18 @@ impl TableCore {
     /// False
     fn reload(&self, py: Python<'_>) -> PyResult<bool> {
         self.handle.refuse_within("reload")?;
-        let newer = self.detached(py, Table::newer)?;
-        let Some(newer) = newer else { return Ok(false) };
-        py.detach(|| self.handle.replace(newer));
-        self.changed();
-        Ok(true)
+        let reloaded = py.detach(|| -> splitpoint::Result<Option<bool>> {
+            // Otherwise a concurrent call could put back an older state that it has just opened.
+            let _reloading = self.reloading.lock();
+            let Some(table) = self.handle.wait() else { return Ok(None) };
+            let newer = table.newer();
+            drop(table); // `replace` waits for it
+            let Some(newer) = newer? else { return Ok(Some(false)) };
+            self.handle.replace(newer);
+            self.changed();
+            Ok(Some(true))
+        });
+        reloaded.or_raise(py)?.ok_or_else(|| self.handle.closed(py))
     }
 
     /// Makes all writes durable and closes the table; raises an exception if that fails. A second call does nothing.

@@ -40,6 +40,18 @@ def test_flags(path):
     assert splitpoint.dbm.library and set("rwcn") <= set(splitpoint.dbm.open_flags)
 
 
+def test_pairs_are_popped(path):
+    with splitpoint.dbm.open(path, "n") as db:
+        db["a"], db["b"] = "", "1"
+        assert (db.pop("a"), db.pop("a", None), db.pop("a", default=b"-")) == (b"", None, b"-")
+        with pytest.raises(KeyError) as raised:
+            db.pop("a")
+        assert raised.value.args == ("a",)
+        assert (db.popitem(), len(db)) == ((b"b", b"1"), 0)
+        with pytest.raises(splitpoint.AbsentKeyError):
+            db.popitem()
+
+
 def test_every_failure_is_an_error_of_the_module(path, tmp_path):
     with splitpoint.dbm.open(path, "n") as db:
         db["a"] = "1"
@@ -58,6 +70,7 @@ def test_every_failure_is_an_error_of_the_module(path, tmp_path):
         with pytest.raises(splitpoint.dbm.error):
             splitpoint.dbm.open(other, flag)
     uses = [db.keys, db.firstkey, db.sync, db.reorganize, db.clear, db.__enter__, lambda: len(db), lambda: db["a"]]
+    uses += [db.popitem, lambda: db.pop("a"), lambda: db.pop("a", None)]
     for use in [*uses, lambda: db.__setitem__("a", "1"), lambda: "a" in db, lambda: list(db), lambda: bool(db)]:
         with pytest.raises(splitpoint.dbm.error) as raised:
             use()

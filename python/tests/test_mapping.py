@@ -522,6 +522,51 @@ def test_a_typed_table_is_a_mapping_of_its_types(path, key, value, pairs):
             typed[first]
 
 
+def test_a_typed_table_removes_the_value_that_it_returns(table):
+    changes = []
+
+    def decode(data):
+        if changes:
+            changes.pop()()
+        return int(data)
+
+    typed = table.typed(value=splitpoint.Codec("decimal", lambda number: str(number).encode(), decode))
+    # Another thread may change or remove the pair while its value is decoded.
+    typed[b"a"] = 1
+    changes.append(lambda: table.__setitem__(b"a", b"2"))
+    assert (typed.pop(b"a"), len(table)) == (2, 0)
+    typed[b"a"] = 1
+    changes.append(lambda: table.__delitem__(b"a"))
+    assert typed.pop(b"a", default=None) is None
+    typed[b"a"] = 1
+    changes.append(lambda: table.replace(b"a", b"2"))
+    assert (typed.popitem(), len(table)) == ((b"a", 2), 0)
+    typed[b"a"] = 1
+    changes.append(lambda: table.__delitem__(b"a"))
+    with pytest.raises(splitpoint.AbsentKeyError):
+        typed.popitem()
+    with pytest.raises(splitpoint.AbsentKeyError) as raised:
+        typed.pop(b"a")
+    assert raised.value.args == (b"a",)
+
+
+def test_a_value_that_cannot_be_decoded_stays_until_a_typed_table_is_cleared(table):
+    typed = table.typed(value=int)
+    table[b"a"] = b"no int"
+    for remove in (typed.popitem, lambda: typed.pop(b"a"), lambda: typed.pop(b"a", None)):
+        with pytest.raises(ValueError):
+            remove()
+    assert dict(table) == {b"a": b"no int"}
+    typed.clear()
+    assert len(table) == 0
+
+
+def test_an_empty_value_is_popped_of_a_typed_table(table):
+    typed = table.typed(key=str)
+    typed["a"] = typed["b"] = b""
+    assert typed.pop("a", None) == b"" and typed.popitem() == ("b", b"")
+
+
 def test_what_is_made_of_a_typed_table_keeps_its_types(path, tmp_path):
     with splitpoint.open(path, key=str, value=int) as typed:
         typed["alice"] = 30

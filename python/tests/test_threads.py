@@ -97,6 +97,31 @@ def test_close_waits_for_calls_and_refuses_later_ones(path):
         assert table[b"x"] == b"y" and table.verify() == []
 
 
+def test_concurrent_reloads_leave_the_newest_version(tmp_path):
+    path, spd = tmp_path / "table.spt", tmp_path / "words.spd"
+    with splitpoint.open(path) as table, splitpoint.open(path, "r") as reader:
+        words = splitpoint.Dictionary.build({"number": "0"}, spd)
+        stop = threading.Event()
+
+        def reload():
+            while not stop.is_set():
+                reader.reload()
+                words.reload()
+
+        def change():
+            try:
+                for number in range(1, 100):
+                    table["number"] = str(number)
+                    reader.reload()
+                    words.update({"number": str(number)})
+                    assert reader["number"] == words["number"] == str(number).encode()
+            finally:
+                stop.set()
+
+        run(reload, reload, change)
+        words.close()
+
+
 def test_one_iterator_may_be_shared(table):
     table.update((str(i), b"") for i in range(5000))
     shared, seen = iter(table), []

@@ -355,6 +355,25 @@ def test_a_dictionary_that_was_made_anew_during_the_job_stays(tmp_path):
     assert content(path) == pairs
 
 
+@pytest.mark.parametrize("filtered", [False, True])
+@pytest.mark.parametrize("options", [{}, {"shards": 2}])
+def test_a_read_does_not_mix_two_versions(tmp_path, options, filtered):
+    path = tmp_path / "users.spd"
+    splitpoint.Dictionary.build(some(1000), path, **options).close()
+    reader = splitpoint_spark.DataSource({"path": str(path), "pairs_per_task": "100"}).reader(SCHEMA)
+    if filtered:
+        assert list(reader.pushFilters([splitpoint_spark.EqualTo(("key",), b"user:7")])) == []
+    parts = reader.partitions()
+    assert (len(parts) == 1) == filtered
+    assert sum(batch.num_rows for part in parts for batch in reader.read(part)) == (1 if filtered else 1000)
+    # The new files have the names and the lengths of the old ones.
+    shutil.rmtree(path) if options else path.unlink()
+    splitpoint.Dictionary.build(some(1000, value=b"other"), path, **options).close()
+    for part in parts:
+        with pytest.raises(splitpoint.StaleError, match="replaced by an update while it was read"):
+            list(reader.read(part))
+
+
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_files_of_a_directory_behind_a_link_are_written_on_its_file_system(tmp_path, overwrite):
     there = tmp_path / "there"

@@ -444,6 +444,12 @@ impl Dictionary {
         self.files[0].filter().map_or(0, |(bits, ..)| bits.count())
     }
 
+    /// A number for each open file, in their order. Files with other pairs have other numbers, in all likelihood.
+    #[doc(hidden)] // the Python package's
+    pub fn marks(&self) -> Vec<u64> {
+        self.files.iter().map(|file| file.footer.mark()).collect()
+    }
+
     /// The number of reads of the files by lookups and scans; reads when opening are not counted.
     #[doc(hidden)] // the measurements'
     pub fn reads(&self) -> u64 {

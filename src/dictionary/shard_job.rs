@@ -168,11 +168,21 @@ impl ShardJob {
     }
 
     /// A number that differs, with all likelihood, from that of a job for another dictionary that was made here since
-    /// with the same generation. 0 unless the job is an update.
+    /// with the same generation. 0 unless the job is an update. Reads the footers of the old files.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Stale`] if another process has removed one of the old files; [`ErrorKind::Corrupt`],
+    /// [`ErrorKind::Io`].
     #[doc(hidden)] // the Python package's
-    pub fn base_mark(&self) -> u64 {
-        let Some(old) = &self.old else { return 0 };
-        HashKind::Xxh3.hash(self.manifest.text().as_bytes(), old.footer.data_checksum.into())
+    pub fn base_mark(&self) -> Result<u64> {
+        let Some(old) = &self.old else { return Ok(0) };
+        let mut mark = HashKind::Xxh3.hash(self.manifest.text().as_bytes(), old.footer.mark());
+        for shard in &self.manifest.shards[1..] {
+            let footer = DictionaryFile::footer_at(self.plan.storage.as_ref(), &self.directory.join(&shard.name));
+            let footer = footer.map_err(|error| if is_missing(&error) { changed(&self.directory) } else { error })?;
+            mark = HashKind::Xxh3.hash(&footer.mark().to_le_bytes(), mark);
+        }
+        Ok(mark)
     }
 
     /// The last slot of each shard. The first shard begins at slot 0, each other one after the previous shard.

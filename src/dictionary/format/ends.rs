@@ -260,6 +260,12 @@ impl Footer {
         out
     }
 
+    /// A number that differs, in all likelihood, from that of a file with other pairs: a hash of all fields, which
+    /// include checksums.
+    pub fn mark(&self) -> u64 {
+        HashKind::Xxh3.hash(&self.bytes(), 0)
+    }
+
     /// Parses the footer of a file of `file_bytes` bytes with header `header`.
     pub fn parse(path: &Path, bytes: &[u8; FOOTER_BYTES], header: &FileHeader, file_bytes: u64) -> Result<Footer> {
         let wrong = |what: String| damaged(path, format_args!("footer: {what}"));

@@ -47,11 +47,14 @@ pub(crate) struct DictionaryFile {
 
 impl DictionaryFile {
     pub fn open(storage: &dyn Storage, path: &Path, access: &Access) -> Result<DictionaryFile> {
-        let failed = |what: &'static str| move |e| Error::io(path, what, e);
-        let file: Arc<dyn File> = storage.open(path, Mode::Read).map_err(failed("open"))?.into();
-        let file_bytes = file.len().map_err(failed("ask the length of"))?;
-        let header = FileHeader::read(path, file.as_ref(), file_bytes)?;
+        let (file, header, _) = open_header(storage, path)?;
         Self::with_header(path, file, header, access)
+    }
+
+    /// Reads the footer of the file at `path`, without loading its indexes.
+    pub fn footer_at(storage: &dyn Storage, path: &Path) -> Result<Footer> {
+        let (file, header, file_bytes) = open_header(storage, path)?;
+        read_footer(path, file.as_ref(), &header, file_bytes)
     }
 
     /// Opens the file at `path` with this header, which may not have been written yet.
@@ -64,11 +67,7 @@ impl DictionaryFile {
         let failed = |what: &'static str| move |e| Error::io(path, what, e);
         let file_bytes = file.len().map_err(failed("ask the length of"))?;
         let hash = header.hash(path, access.hash.as_ref())?;
-        let mut end = [0; FOOTER_BYTES];
-        let footer_at = file_bytes.checked_sub(FOOTER_BYTES as u64).filter(|at| *at >= HEADER_BYTES as u64);
-        let footer_at = footer_at.ok_or_else(|| cut(path))?;
-        file.read_at(&mut end, footer_at).map_err(failed("read the footer of"))?;
-        let footer = Footer::parse(path, &end, &header, file_bytes)?;
+        let footer = read_footer(path, file.as_ref(), &header, file_bytes)?;
         let view = if access.map_index { map(path, file.as_ref(), file_bytes)? } else { None };
         let sections = Sections { path, file: file.as_ref(), view };
         let Indexes { index, ranks, filter } = sections.indexes(&header, &footer)?;
@@ -142,6 +141,23 @@ impl DictionaryFile {
     pub fn file_bytes(&self) -> Result<u64> {
         self.file.len().map_err(|e| Error::io(&self.path, "ask the length of", e))
     }
+}
+
+/// Opens the file at `path`; returns it with its header and its length.
+fn open_header(storage: &dyn Storage, path: &Path) -> Result<(Arc<dyn File>, FileHeader, u64)> {
+    let failed = |what: &'static str| move |e| Error::io(path, what, e);
+    let file: Arc<dyn File> = storage.open(path, Mode::Read).map_err(failed("open"))?.into();
+    let file_bytes = file.len().map_err(failed("ask the length of"))?;
+    let header = FileHeader::read(path, file.as_ref(), file_bytes)?;
+    Ok((file, header, file_bytes))
+}
+
+fn read_footer(path: &Path, file: &dyn File, header: &FileHeader, file_bytes: u64) -> Result<Footer> {
+    let mut end = [0; FOOTER_BYTES];
+    let footer_at = file_bytes.checked_sub(FOOTER_BYTES as u64).filter(|at| *at >= HEADER_BYTES as u64);
+    let footer_at = footer_at.ok_or_else(|| cut(path))?;
+    file.read_at(&mut end, footer_at).map_err(|e| Error::io(path, "read the footer of", e))?;
+    Footer::parse(path, &end, header, file_bytes)
 }
 
 fn cut(path: &Path) -> Error {

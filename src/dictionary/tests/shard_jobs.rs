@@ -209,6 +209,29 @@ fn a_dictionary_made_anew_with_the_generation_of_the_old_one_is_refused() {
 }
 
 #[test]
+fn the_mark_of_a_base_covers_every_shard() {
+    let place = Place::new();
+    let builder = builder(Index::page()).shards(2);
+    let new = place.job(&builder, ShardBase::Absent).unwrap();
+    assert_eq!(new.base_mark().unwrap(), 0);
+    for shard in 0..2 {
+        let key = [(0..=u8::MAX).find(|byte| new.shard_of(&[*byte]) == shard).unwrap()];
+        let [first, same, other] = [b"1", b"1", b"2"].map(|value| {
+            builder.build(&place.dictionary, [(key, value)]).unwrap();
+            let mark = place.job(&builder, ShardBase::Generation(1)).unwrap().base_mark().unwrap();
+            fs::remove_dir_all(&place.dictionary).unwrap();
+            mark
+        });
+        assert_eq!(first, same, "shard {shard}");
+        assert_ne!(first, other, "shard {shard}");
+    }
+    builder.build(&place.dictionary, [(b"a", b"1")]).unwrap();
+    let job = place.job(&builder, ShardBase::Generation(1)).unwrap();
+    fs::remove_dir_all(&place.dictionary).unwrap();
+    assert_eq!(job.base_mark().unwrap_err().kind(), ErrorKind::Stale);
+}
+
+#[test]
 fn files_that_are_no_shards_of_the_job_are_refused_and_removed() {
     let place = Place::new();
     let builder = builder(Index::page()).shards(2);
