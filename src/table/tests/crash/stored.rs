@@ -204,7 +204,7 @@ fn a_window_whose_map_frame_cannot_be_read_has_no_value_twice() {
         let mut expected = Content::from([(b"first".as_slice().into(), value(0, 3000).into())]);
         for n in 0..VALUES {
             let value = value(n.into(), 3000 + 61 * usize::from(n));
-            if n % 8 == 0 {
+            if n % 3 == 0 {
                 evict_all(&table);
                 disk.plan(Some(Plan { fault: Fault::Io, at: disk.calls() + later, lasting: false }));
             }
