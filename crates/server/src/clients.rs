@@ -276,10 +276,20 @@ impl Clients {
         Some(client)
     }
 
-    /// Pauses writes, or with `all` every command, for this long (CLIENT PAUSE). Zero ends the pause.
+    /// Pauses writes, or with `all` every command, for this long (CLIENT PAUSE). A pause in force becomes neither
+    /// shorter nor weaker.
     pub(crate) fn set_pause(&self, time: Duration, all: bool) {
-        *self.paused.lock().unwrap_or_else(|e| e.into_inner()) = (Instant::now() + time, all);
-        self.is_paused.store(!time.is_zero(), Relaxed);
+        let mut paused = self.paused.lock().unwrap_or_else(|e| e.into_inner());
+        let ((until, was_all), now) = (*paused, Instant::now());
+        *paused = (until.max(now + time), all || was_all && until > now);
+        self.is_paused.store(paused.0 > now, Relaxed);
+    }
+
+    /// Ends the pause (CLIENT UNPAUSE).
+    pub(crate) fn end_pause(&self) {
+        let mut paused = self.paused.lock().unwrap_or_else(|e| e.into_inner());
+        *paused = (Instant::now(), false);
+        self.is_paused.store(false, Relaxed);
     }
 
     /// Whether a pause is in force.
@@ -295,7 +305,9 @@ impl Clients {
         if !self.are_paused() {
             return None;
         }
-        let (until, all) = *self.paused.lock().unwrap_or_else(|e| e.into_inner());
+        // Locked until the end, so that a pause that begins now is not ended.
+        let paused = self.paused.lock().unwrap_or_else(|e| e.into_inner());
+        let (until, all) = *paused;
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             self.is_paused.store(false, Relaxed);

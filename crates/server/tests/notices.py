@@ -150,8 +150,8 @@ class Watchers:
             reply = self.writer.reply()
         self.subscriber_end()
         events = [("event", message) for message in self.replies_until(self.subscriber, lambda last: last[0] == b"smessage")]
-        # Redis has stored the new name, or element, before it removes the old one.
-        in_any_order = ("RENAME", "RENAMENX", "MOVE", "EXEC", "LMOVE", "RPOPLPUSH", "BRPOPLPUSH")
+        # Redis has stored the new name before it removes the old one.
+        in_any_order = ("RENAME", "RENAMENX", "MOVE", "EXEC")
         told += sorted(events, key=repr) if words[0] in in_any_order else events
         for name, connection in (("tracker", self.tracker), ("broadcast", self.broadcast)):
             connection.send(("PING",))

@@ -671,6 +671,19 @@ fn bits_are_counted_found_and_combined_as_in_redis() {
         ("BITCOUNT s 5 30 BIT", ":17"),
         ("BITCOUNT s 0", "-ERR syntax error"),
         ("BITCOUNT absent", ":0"),
+        // An absent key, or another type, is reported before wrong arguments.
+        ("BITCOUNT absent 0", ":0"),
+        ("BITCOUNT absent a b", ":0"),
+        ("BITCOUNT absent 0 1 x", ":0"),
+        ("BITPOS absent 1 a", ":-1"),
+        ("BITPOS absent 0 a", ":0"),
+        ("BITPOS absent 2 a", "-ERR The bit argument must be 1 or 0."),
+        ("BITPOS s 1 a", "-ERR value is not an integer or out of range"),
+        ("RPUSH list a", ":1"),
+        ("BITCOUNT list 0", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
+        ("BITPOS list 1 a", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
+        ("SETRANGE list 536870913 a", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
+        ("SETRANGE absent 536870913 a", "-ERR string exceeds maximum allowed size (proto-max-bulk-len)"),
         ("BITPOS s 1", ":1"),
         ("BITPOS s 0", ":0"),
         ("BITPOS s 1 2 -1", ":17"),
@@ -718,6 +731,9 @@ fn bits_are_counted_found_and_combined_as_in_redis() {
         ("LCS a b LEN", ":6"),
         ("LCS a b IDX", "*4 $7 matches *2 *2 *2 :4 :7 *2 :5 :8 *2 *2 :2 :3 *2 :0 :1 $3 len :6"),
         ("LCS a b IDX MINMATCHLEN 4 WITHMATCHLEN", "*4 $7 matches *1 *3 *2 :4 :7 *2 :5 :8 :4 $3 len :6"),
+        ("LCS a list wrong", "-ERR The specified keys must contain string values"),
+        ("LCS list absent LEN IDX", "-ERR The specified keys must contain string values"),
+        ("LCS a absent wrong", "-ERR syntax error"),
         ("ROLE", "*3 $6 master :0 *0"),
         ("WAIT 0 100", ":0"),
         ("ACL WHOAMI", "$7 default"),
@@ -838,6 +854,52 @@ fn a_paused_client_waits_and_then_continues() {
 }
 
 #[test]
+fn a_second_pause_neither_shortens_nor_weakens_the_first() {
+    let is_delayed = |session: &mut RespSession, words: &[&[u8]]| {
+        let (_, flow) = session.execute(&request(words), &mut Vec::new(), Patience::MayWait);
+        matches!(flow, Flow::Sleep(_))
+    };
+    let get: &[&[u8]] = &[b"GET", b"k"];
+    let set: &[&[u8]] = &[b"SET", b"k", b"v"];
+    let over = std::time::Duration::from_millis(20);
+
+    let mut session = session(SpaceOptions::default());
+    assert_eq!(replies_to(&mut session, &["CLIENT PAUSE 60000 WRITE", "CLIENT PAUSE 0 WRITE"]), ["+OK", "+OK"]);
+    assert!(is_delayed(&mut session, set) && !is_delayed(&mut session, get));
+    replies_to(&mut session, &["CLIENT UNPAUSE"]);
+    assert!(!is_delayed(&mut session, set));
+
+    // A pause that is over does not make the next one stronger.
+    replies_to(&mut session, &["CLIENT PAUSE 1 ALL"]);
+    std::thread::sleep(over);
+    replies_to(&mut session, &["CLIENT PAUSE 60000 WRITE"]);
+    assert!(is_delayed(&mut session, set) && !is_delayed(&mut session, get));
+
+    // Commands of EXEC run during a pause that begins within it.
+    replies_to(&mut session, &["CLIENT UNPAUSE", "MULTI", "CLIENT PAUSE 60000 ALL", "CLIENT PAUSE 1 WRITE", "EXEC"]);
+    std::thread::sleep(over);
+    assert!(is_delayed(&mut session, get));
+}
+
+#[test]
+fn the_last_filter_of_a_kind_selects_the_clients_to_kill() {
+    let mut session = session(SpaceOptions::default());
+    let mut other = another(&session);
+    let id = replies_to(&mut other, &["CLIENT ID"]).remove(0).replace(':', "");
+    replies_to(&mut session, &["ACL SETUSER u"]);
+    let first_differs = [
+        ("ADDR another ADDR x", ":0"),
+        ("TYPE normal TYPE pubsub", ":0"),
+        (&format!("ID 99999 TYPE pubsub USER u ID {id} TYPE normal USER default"), ":1"),
+    ];
+    for (filters, killed) in first_differs {
+        assert_eq!(replies_to(&mut session, &[&format!("CLIENT KILL {filters}")]), [killed], "{filters}");
+    }
+    let _next = another(&session);
+    assert_eq!(replies_to(&mut session, &["CLIENT KILL ADDR x LADDR x ADDR another LADDR test"]), [":1"]);
+}
+
+#[test]
 fn no_message_follows_the_end_of_the_subscription() {
     for (end, confirmed) in [("UNSUBSCRIBE c", "*3 $11 unsubscribe $1 c :0"), ("RESET", "+RESET")] {
         let mut publisher = session(SpaceOptions::default());
@@ -934,6 +996,33 @@ fn events_of_lifetimes_of_fields_are_those_of_redis() {
         replies_to(&mut writer, &[command]);
         assert_eq!(event_names(&mut subscriber), events, "{command}");
     }
+}
+
+#[test]
+fn a_moved_element_is_added_before_it_is_removed() {
+    let (mut writer, mut subscriber) = writer_and_subscriber();
+    for (command, events) in [
+        ("RPUSH l a b", "rpush"),
+        ("LMOVE l m LEFT RIGHT", "rpush lpop"),
+        ("RPOPLPUSH l m", "lpush rpop del"),
+        ("BLMOVE m l RIGHT LEFT 0", "lpush rpop"),
+        ("BRPOPLPUSH m l 0", "lpush rpop del"),
+        ("LMOVE l l LEFT RIGHT", "rpush lpop"),
+    ] {
+        replies_to(&mut writer, &[command]);
+        assert_eq!(event_names(&mut subscriber), events, "{command}");
+    }
+    // The destination had expired.
+    replies_to(&mut writer, &["RPUSH old x", "PEXPIRE old 1"]);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    event_names(&mut subscriber);
+    replies_to(&mut writer, &["LMOVE l old LEFT RIGHT"]);
+    assert_eq!(event_names(&mut subscriber), "expired rpush lpop");
+    // A client waits for the element.
+    let mut waiter = another(&writer);
+    replies_to(&mut waiter, &["BLMOVE n l LEFT RIGHT 0"]);
+    replies_to(&mut writer, &["RPUSH n a"]);
+    assert_eq!(event_names(&mut subscriber), "rpush rpush lpop del");
 }
 
 #[test]
@@ -1701,6 +1790,16 @@ const SERVER: &[(&str, &str)] = &[
     ("COMMAND GETKEYSANDFLAGS SORT a STORE b", "*2 *2 $1 a *2 +RO +access *2 $1 b *2 +OW +update"),
     ("COMMAND LIST FILTERBY ACLCAT nothing", "*0"),
     ("COMMAND GETKEYS SORT a BY b GET c STORE d", "*2 $1 a $1 d"),
+    ("COMMAND GETKEYS ZUNION 9223372036854775807 a", "-ERR Invalid arguments specified for command"),
+    ("COMMAND GETKEYS ZUNION 0 a", "-ERR Invalid arguments specified for command"),
+    ("COMMAND GETKEYS LMPOP 9223372036854775807 a LEFT", "-ERR Invalid arguments specified for command"),
+    ("COMMAND GETKEYSANDFLAGS BZMPOP 0 -9223372036854775808 a MIN", "-ERR Invalid arguments specified for command"),
+    ("COMMAND GETKEYS ZUNIONSTORE d 2 a", "-ERR Invalid arguments specified for command"),
+    ("COMMAND GETKEYS ZUNIONSTORE d 1 a", "*2 $1 d $1 a"),
+    ("COMMAND GETKEYS XREAD STREAMS a b c", "*1 $1 a"),
+    ("COMMAND GETKEYS XREAD BLOCK 0 STREAMS a", "-ERR Invalid arguments specified for command"),
+    ("COMMAND GETKEYS EVAL s 0", "*0"),
+    ("COMMAND GETKEYS FCALL f 5 a", "*0"),
 ];
 
 #[test]
@@ -2254,6 +2353,29 @@ fn a_pop_with_too_long_a_reply_removes_nothing() {
         assert_eq!(each(&mut session, "SISMEMBER", &members[..66]), vec![":1"; 66]);
         assert_eq!(each(&mut session, "SREM", &members[..66]), vec![":1"; 66]);
         assert_eq!(replies_to(&mut session, &["EXISTS k"]), [":0"]);
+    }
+}
+
+#[test]
+fn repeated_draws_count_with_the_memory_that_they_take() {
+    let settings = Settings::default();
+    settings.request_bytes.store(19_000, std::sync::atomic::Ordering::Relaxed);
+    let mut limited = session_with(SpaceOptions::default(), settings);
+    let mut unlimited = session(SpaceOptions::default());
+    for (add, draw, too_many) in [
+        ("SADD s a", "SRANDMEMBER s", "-1000"),
+        ("HSET h a 1", "HRANDFIELD h", "-1000"),
+        ("ZADD z 1 a", "ZRANDMEMBER z", "-400"),
+    ] {
+        let lines = [add.to_owned(), format!("{draw} {too_many}"), format!("{draw} -100")];
+        let answers = replies_to(&mut limited, &lines.each_ref().map(String::as_str));
+        assert!(answers[1].starts_with("-ERR the reply would be longer"), "{draw}: {}", answers[1]);
+        assert!(answers[2].starts_with("*100 $1 a "), "{draw}: {}", answers[2]);
+        // Refused without drawing: to draw up to the limit would take seconds.
+        let lines = [add.to_owned(), format!("{draw} -4611686018427387903"), format!("{draw}x -4611686018427387903")];
+        let answers = replies_to(&mut unlimited, &lines.each_ref().map(String::as_str));
+        assert!(answers[1].starts_with("-ERR the reply would be longer"), "{draw}: {}", answers[1]);
+        assert_eq!(answers[2], "*0", "{draw} of an absent key");
     }
 }
 

@@ -3,7 +3,7 @@
 //! SETBIT, GETBIT and BITFIELD read and write only the bytes that contain the bits. The others read only the requested
 //! range.
 
-use super::call::{Call, NOT_AN_INTEGER, Outcome, Refusal, SYNTAX, Turn};
+use super::call::{Args, Call, NOT_AN_INTEGER, Outcome, Refusal, SYNTAX, Turn};
 use super::reply;
 use super::strings::{integer, range_of};
 use crate::keyspace::{Exclusive, Lifetime};
@@ -60,11 +60,10 @@ struct BitRange {
 }
 
 impl BitRange {
-    /// Reads the range given by the arguments from index `start` on: `[start [end [BYTE | BIT]]]`. `is_nearest`: a
-    /// range before the value is its first byte or bit.
-    fn read(turn: &mut Turn<'_, '_>, call: &Call<'_, '_>, start: usize, is_nearest: bool) -> Result<BitRange, Refusal> {
-        let args = call.args;
+    /// Parses the arguments from index `start` on: the two ends, and whether they count bits.
+    fn ends(args: &Args<'_>, start: usize, is_position: bool) -> Result<(i64, i64, bool), Refusal> {
         let in_bits = match args.len() {
+            len if len == start + 1 && !is_position => return Err(SYNTAX.into()),
             len if len <= start + 2 => false,
             len if len == start + 3 && args.is(start + 2, "bit") => true,
             len if len == start + 3 && args.is(start + 2, "byte") => false,
@@ -72,11 +71,31 @@ impl BitRange {
         };
         let from = args.get(start).map_or(Ok(0), integer)?;
         let to = args.get(start + 1).map_or(Ok(-1), integer)?;
+        Ok((from, to, in_bits))
+    }
+
+    /// Reads the range given by the arguments from index `start` on: `[start [end [BYTE | BIT]]]`. `is_position`: as
+    /// for BITPOS, the end may be left out, and a range before the value is its first byte or bit.
+    fn read(
+        turn: &mut Turn<'_, '_>,
+        call: &Call<'_, '_>,
+        start: usize,
+        is_position: bool,
+    ) -> Result<BitRange, Refusal> {
+        let args = call.args;
+        let (from, to, in_bits) = match Self::ends(&args, start, is_position) {
+            Ok(ends) => ends,
+            // As in Redis, a key that is absent or has another type is reported first.
+            Err(refusal) => match turn.value_len(call.database, args.at(1))? {
+                Some(_) => return Err(refusal),
+                None => return Ok(BitRange { bytes: Vec::new(), first_byte: 0, bits: 0..0, present: false }),
+            },
+        };
         let (mut bits, mut first_byte, mut bytes) = (0..0, 0, Vec::new());
         let choose = |len: usize| {
             let (len, unit) = if in_bits { (8 * len, 1) } else { (len, 8) };
             let before = (len as i64).saturating_neg(); // a value is shorter than 2^32
-            let least = if is_nearest { before } else { i64::MIN };
+            let least = if is_position { before } else { i64::MIN };
             let range = range_of(len, from.max(least), to.max(least));
             bits = unit * range.start..unit * range.end;
             first_byte = bits.start / 8;
@@ -106,9 +125,6 @@ impl BitRange {
 
 /// BITCOUNT key [start end [BYTE | BIT]]
 pub(super) fn bitcount(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
-    if call.args.len() == 3 {
-        return Err(SYNTAX.into());
-    }
     let range = BitRange::read(turn, call, 2, false)?;
     let count: u64 = range.byte_indices().map(|at| u64::from(range.byte(at, 0).count_ones())).sum();
     reply::count(call.out, count);

@@ -92,7 +92,7 @@ pub(crate) fn client(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u
             reply::ok(out);
         }
         (b"unpause", 2) => {
-            session.server.clients.set_pause(Duration::ZERO, false);
+            session.server.clients.end_pause();
             reply::ok(out);
         }
         (b"unblock", 3 | 4) => {
@@ -360,9 +360,6 @@ fn list(session: &SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     Ok(())
 }
 
-/// Whether CLIENT KILL selects a client.
-type Test<'a> = Box<dyn Fn(&Client) -> bool + 'a>;
-
 fn kill(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
     let clients = session.server.clients.all();
     if args.len() == 3 {
@@ -373,25 +370,26 @@ fn kill(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcom
         return Ok(());
     }
     let mut skip_me = true;
-    let mut tests: Vec<Test<'_>> = Vec::new();
+    // As in Redis, the last filter of a kind counts.
+    let (mut id, mut address, mut local_address, mut kind, mut user) = (None, None, None, None, None);
     let mut index = 2;
     while index < args.len() {
         let Some(value) = args.get(index + 1) else { return Err(SYNTAX.into()) };
         if args.is(index, "id") {
-            let id = parse_integer(value).filter(|&id| id > 0).ok_or("ERR client-id should be greater than 0")?;
-            tests.push(Box::new(move |client| client.id as i64 == id));
+            let number = parse_integer(value).filter(|&id| id > 0);
+            id = Some(number.ok_or("ERR client-id should be greater than 0")?);
         } else if args.is(index, "addr") {
-            tests.push(Box::new(move |client| client.address.as_bytes() == value));
+            address = Some(value);
         } else if args.is(index, "laddr") {
-            tests.push(Box::new(move |client| client.local_address.as_bytes() == value));
+            local_address = Some(value);
         } else if args.is(index, "type") {
             known_type(value)?;
-            tests.push(Box::new(move |client| value.eq_ignore_ascii_case(type_of(client).as_bytes())));
+            kind = Some(value);
         } else if args.is(index, "user") {
             if session.server.settings.users.find(value).is_none() {
                 return Err(format!("ERR No such user '{}'", String::from_utf8_lossy(value)).into());
             }
-            tests.push(Box::new(move |client| client.user() == value));
+            user = Some(value);
         } else if args.is(index, "skipme") && value.eq_ignore_ascii_case(b"yes") {
             skip_me = true;
         } else if args.is(index, "skipme") && value.eq_ignore_ascii_case(b"no") {
@@ -401,9 +399,16 @@ fn kill(session: &mut SessionState, args: Args<'_>, out: &mut Vec<u8>) -> Outcom
         }
         index += 2;
     }
+    let is_selected = |client: &Client| {
+        id.is_none_or(|id| client.id as i64 == id)
+            && address.is_none_or(|address| client.address.as_bytes() == address)
+            && local_address.is_none_or(|address| client.local_address.as_bytes() == address)
+            && kind.is_none_or(|kind| kind.eq_ignore_ascii_case(type_of(client).as_bytes()))
+            && user.is_none_or(|user| client.user() == user)
+    };
     let mut killed = 0;
     for client in &clients {
-        if !(skip_me && client.id == session.client.id) && tests.iter().all(|test| test(client)) {
+        if !(skip_me && client.id == session.client.id) && is_selected(client) {
             end(session, client);
             killed += 1;
         }

@@ -21,8 +21,11 @@ pub(crate) fn report(notices: &Notices, alone: &mut Exclusive<'_>, id: Id, args:
 
 /// Reports what was done for a client that waited at this key.
 pub(crate) fn report_served(notices: &Notices, alone: &mut Exclusive<'_>, wanted: &Wanted, key: &[u8], client: u64) {
-    let changes = alone.take_changes();
+    let mut changes = alone.take_changes();
     if !changes.is_empty() {
+        if matches!(wanted, Wanted::Moved { .. }) {
+            put_destination_first(&mut changes, key);
+        }
         notices.report(alone, &changes, Some(client), |change, after| {
             let event = match wanted {
                 Wanted::One(end) | Wanted::Many(end, _) => popped_at(*end),
@@ -40,6 +43,15 @@ pub(crate) fn report_served(notices: &Notices, alone: &mut Exclusive<'_>, wanted
 
 fn popped_at(end: End) -> &'static str {
     if end == End::Left { "lpop" } else { "rpop" }
+}
+
+/// Puts the changes of a moved element in the order of Redis: the destination before the source. Keys that expired come
+/// before both.
+fn put_destination_first(changes: &mut [Change], source: &[u8]) {
+    changes.sort_by_key(|change| match change.what {
+        Happened::Changed { .. } => (true, change.key == source),
+        _ => (false, false),
+    });
 }
 
 /// The events of a key that an element was moved from, to, or both.
@@ -85,6 +97,9 @@ fn report_changes(
     }
     if id == Id::Move {
         changes.reverse(); // the copy was made first
+    }
+    if matches!(id, Id::LMove | Id::RPopLPush | Id::BLMove | Id::BRPopLPush) {
+        put_destination_first(&mut changes, args.at(1));
     }
     notices.report(alone, &changes, Some(client), |change, after| events_of(id, args, change, after));
 }

@@ -355,11 +355,16 @@ pub(super) fn choose<C: Drawn>(
 ) -> Result<Vec<Draw<C>>, Refusal> {
     let (len, wanted) = (from.count(), count.unsigned_abs());
     let (mut chosen, mut bytes) = (Vec::new(), 0);
+    let each = size_of::<Draw<C>>() + 16;
     let mut fits = |name: &[u8], value: &C::Value| {
-        bytes += name.len() + C::bytes_of(value) + 16;
+        bytes += name.len() + C::bytes_of(value) + each;
         bytes <= bytes_max
     };
     if count < 0 {
+        // Refused without drawing anything if even empty elements would take too much memory.
+        if len > 0 && wanted.saturating_mul(each as u64) > bytes_max as u64 {
+            return Err(REPLY_TOO_LONG.into());
+        }
         for _ in 0..wanted {
             let Some((name, value)) = from.draw(turn)? else { break };
             if !fits(&name, &value) {

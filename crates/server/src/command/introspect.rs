@@ -230,6 +230,9 @@ fn get_keys(args: Args<'_>, out: &mut Vec<u8>, flags: Option<Version>) -> Outcom
     if keys.iter().any(|(_, access)| access.is_no_key()) {
         return Err("ERR The command has no key arguments".into());
     }
+    if spec.lacks_keys(keys.len()) {
+        return Err("ERR Invalid arguments specified for command".into());
+    }
     reply::array(out, keys.len());
     for (index, access) in keys {
         if let Some(version) = flags {

@@ -7,13 +7,18 @@
 use super::call::{Args, Call, Outcome, Refusal, SYNTAX, Turn};
 use super::reply;
 use super::strings::integer;
+use crate::keyspace::SpaceError;
 
 /// `LCS key1 key2 [LEN] [IDX] [MINMATCHLEN len] [WITHMATCHLEN]`
 pub(super) fn lcs(turn: &mut Turn<'_, '_>, call: &mut Call<'_, '_>) -> Outcome {
-    let options = Options::parse(call.args)?;
+    let refusal = |error: SpaceError| match error {
+        SpaceError::WrongType => Refusal::from("ERR The specified keys must contain string values"),
+        error => Refusal::from(error),
+    };
     let (mut a, mut b) = (Vec::new(), Vec::new());
-    turn.get_part(call.database, call.args.at(1), |len| 0..len, &mut a)?;
-    turn.get_part(call.database, call.args.at(2), |len| 0..len, &mut b)?;
+    turn.get_part(call.database, call.args.at(1), |len| 0..len, &mut a).map_err(refusal)?;
+    turn.get_part(call.database, call.args.at(2), |len| 0..len, &mut b).map_err(refusal)?;
+    let options = Options::parse(call.args)?;
     let lengths = Lengths::of(&a, &b)?;
     let len = lengths.at(a.len(), b.len());
     if options.only_len {

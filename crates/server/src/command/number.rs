@@ -114,7 +114,7 @@ fn exact_units(text: &[u8]) -> Option<i128> {
             units = units.checked_mul(factor)?;
         } else {
             // Half a unit is rounded up.
-            units = (units + factor / 2) / factor;
+            units = units / factor + i128::from(units % factor >= factor / 2);
         }
     }
     const MAX: i128 = 1 << 125;
@@ -147,6 +147,9 @@ mod tests {
         assert_eq!(sum("-5", "5.0"), "0");
         assert_eq!(sum("3", "-4.25"), "-1.25");
         assert_eq!(sum("1e300", "1").len(), 301);
+        // As digits without a point, the greatest `i128`.
+        assert_eq!(sum("1.70141183460469231731687303715884105727", "0"), "1.70141183460469232");
+        assert_eq!(sum("-1.70141183460469231731687303715884105727", "0"), "-1.70141183460469232");
         assert!(Decimal::parse(b"abc").is_none());
         assert!(Decimal::parse(b"").is_none());
         assert!(Decimal::parse(b" 1").is_none());

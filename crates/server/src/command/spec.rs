@@ -299,13 +299,20 @@ impl Spec {
             || matches!(self.id, Id::XRead | Id::XReadGroup | Id::Migrate)
     }
 
+    /// Whether a request with `count` keys has too few: it states an impossible number of keys. A script needs no key.
+    pub(crate) fn lacks_keys(&self, count: usize) -> bool {
+        use Id::{Eval, EvalRo, EvalSha, EvalShaRo, FCall, FCallRo};
+        let is_script = matches!(self.id, Eval | EvalRo | EvalSha | EvalShaRo | FCall | FCallRo);
+        self.counts_keys() && !is_script && count <= usize::from(self.counts_more_keys())
+    }
+
     /// Whether the first argument is a key, and the second the number of keys that follow.
     fn counts_more_keys(&self) -> bool {
         matches!(self.id, Id::ZUnionStore | Id::ZInterStore | Id::ZDiffStore)
     }
 
-    /// The keys of XREAD and XREADGROUP: the first half of the arguments after STREAMS. The options before it come in
-    /// any order, and their arguments may be the word STREAMS.
+    /// The keys of XREAD and XREADGROUP: the first half of the arguments after STREAMS, rounded down. The options
+    /// before it come in any order, and their arguments may be the word STREAMS.
     fn keys_of_streams(args: &Args<'_>) -> Keys {
         let (mut at, mut first) = (1, 0);
         while at < args.len() {
@@ -320,7 +327,7 @@ impl Spec {
             };
         }
         let count = if first == 0 { 0 } else { (args.len() - first) / 2 };
-        let is_there = count > 0 && first + 2 * count == args.len();
+        let is_there = count > 0;
         let index = |index: usize| if is_there { i32::try_from(index).unwrap_or(0) } else { 0 };
         Keys { first: index(first), last: index(first + count - usize::from(is_there)), step: 1 }
     }
@@ -536,7 +543,7 @@ mod tests {
         assert_eq!(keys("xreadgroup group g c block 0 streams a >"), [7]);
         assert_eq!(keys("xreadgroup count 2 group streams c streams a >"), [7]);
         assert_eq!(keys("xreadgroup noack block 0 group group streams streams a b > >"), [8, 9]);
-        assert_eq!(keys("xread streams a b c"), [0usize; 0]);
+        assert_eq!(keys("xread streams a b c"), [2]);
         assert_eq!(keys("migrate h 1 a 0 9 copy auth keys replace"), [3]);
         assert_eq!(keys("migrate h 1  0 9 auth2 keys keys copy keys a b"), [11, 12]);
         assert_eq!(keys("xgroup create a g 0"), [2]);

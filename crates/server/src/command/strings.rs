@@ -364,7 +364,11 @@ pub(crate) fn setrange(alone: &mut Exclusive<'_>, call: &mut Call<'_, '_>) -> Ou
     let len = if part.is_empty() {
         alone.value_len(call.database, key)?.unwrap_or(0)
     } else {
-        offset.checked_add(part.len()).filter(|&end| end <= call.value_bytes_max).ok_or(TOO_LONG)?;
+        if offset.checked_add(part.len()).is_none_or(|end| end > call.value_bytes_max) {
+            // As in Redis, a value of another type is reported first.
+            alone.value_len(call.database, key)?;
+            return Err(TOO_LONG.into());
+        }
         alone.put_part(call.database, key, offset, part)?
     };
     reply::count(call.out, len as u64);
