@@ -174,7 +174,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Session> Connection<T, S> {
                         flow = self.execute_kept(&mut out)?;
                     }
                     Flow::Write => {
+                        let is_silent = out.is_empty();
                         self.send(out).await?;
+                        if is_silent {
+                            // Sending nothing does not let other connections run.
+                            tokio::task::yield_now().await;
+                        }
                         out = OUTPUT.take();
                         flow = self.execute_kept(&mut out)?;
                     }
@@ -439,6 +444,7 @@ fn session_lost() -> io::Error {
 mod tests {
     use super::*;
     use crate::keyspace::{KeySpace, SpaceOptions};
+    use crate::memcached::session::MemcachedSession;
     use crate::resp::session::RespSession;
     use crate::settings::Settings;
     use tokio::io::AsyncReadExt;
@@ -467,5 +473,38 @@ mod tests {
             drop(theirs);
         };
         runtime.block_on(async { tokio::join!(serving, sending) });
+    }
+
+    #[test]
+    fn a_dump_of_many_collections_lets_other_connections_run() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let space = Arc::new(KeySpace::open(SpaceOptions::default()).unwrap());
+        let server = Arc::new(Server::new(space, Settings::default(), false));
+        let connect = || server.clients.add("test".into(), "test".into(), 0, 10).unwrap();
+        let mut redis = RespSession::new(server.clone(), connect(), server.add_figures());
+        for number in 0..20_000 {
+            let (request, mut reply) = (format!("RPUSH key:{number} x\r\n"), Vec::new());
+            redis.execute(request.as_bytes(), &mut reply, Patience::MayWait);
+            assert_eq!(reply, b":1\r\n");
+        }
+        let client = connect();
+        let session = MemcachedSession::new(server.clone(), client.clone(), server.add_figures());
+        let (mut theirs, ours) = tokio::io::duplex(64);
+        let serving = serve(ours, session, server.clone(), client, server.add_figures());
+        let asking = async {
+            theirs.write_all(b"lru_crawler metadump all\r\n").await.unwrap();
+            let (mut bytes, mut turns) = ([0_u8; 5], 0);
+            let mut reply = ReadBuf::new(&mut bytes);
+            poll_fn(|context| {
+                turns += 1;
+                Pin::new(&mut theirs).poll_read(context, &mut reply)
+            })
+            .await
+            .unwrap();
+            assert_eq!(reply.filled(), b"END\r\n");
+            assert!(turns > 5, "{turns} turns during the dump");
+            drop(theirs);
+        };
+        runtime.block_on(async { tokio::join!(serving, asking) });
     }
 }

@@ -5,9 +5,10 @@
 //! BCAST     every key that begins with one of the client's prefixes            table: prefix -> clients
 //! ```
 //!
-//! The table of keys is bounded: beyond [`KEYS_MAX`] keys or [`BYTES_MAX`] bytes any key is dropped, as if it had
-//! changed. As in Redis, keys of the same name in several databases are one. Numbers of clients that no longer track
-//! keys remain in it until the key changes or its list doubles, since a search for them would make all writers wait.
+//! The table of keys is bounded: beyond [`KEYS_MAX`] keys or [`BYTES_MAX`] bytes keys are dropped, as if they had
+//! changed, approximately the oldest first. As in Redis, keys of the same name in several databases are one. Numbers of
+//! clients that no longer track keys remain in it until the key changes or its list doubles, since a search for them
+//! would make all writers wait.
 //!
 //! A key is remembered before the lookup's shared entry to the key space ends, and changes are reported while entry is
 //! exclusive, so no change after the lookup is missed.
@@ -17,6 +18,7 @@
 use crate::clients::Client;
 use crate::command::reply::{self, Version};
 use crate::keyspace::{Change, Happened};
+use indexmap::IndexMap;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -26,7 +28,7 @@ const KEYS_MAX: usize = 1_000_000;
 /// The most bytes that these keys take, with the numbers of their clients.
 const BYTES_MAX: usize = 128 << 20;
 /// The memory of a tracked key, without its name and its clients.
-const KEY_BYTES: usize = 64;
+const KEY_BYTES: usize = 80;
 /// The memory of each client of a tracked key.
 const CLIENT_BYTES: usize = size_of::<u64>();
 /// The channel of invalidations for clients that speak RESP2.
@@ -60,9 +62,11 @@ struct Tracker {
 #[derive(Default)]
 struct Inner {
     trackers: HashMap<u64, Tracker>,
-    keys: HashMap<Vec<u8>, Vec<u64>>,
+    keys: IndexMap<Vec<u8>, Vec<u64>>,
     /// The bytes that `keys` take.
     key_bytes: usize,
+    /// The index of the next key to drop when there is no room, modulo the number of keys.
+    next: usize,
     prefixes: BTreeMap<Vec<u8>, Vec<u64>>,
 }
 
@@ -149,9 +153,7 @@ impl Tracking {
                 }
             }
             while inner.keys.len() > KEYS_MAX || inner.key_bytes > BYTES_MAX {
-                // Drops the key itself only if it is the last.
-                let other = inner.keys.keys().find(|other| *other != key).map_or(key, Vec::as_slice).to_vec();
-                inner.invalidate_key(&other, None, bytes_max);
+                inner.make_room(key, bytes_max);
             }
         }
     }
@@ -188,8 +190,20 @@ impl Inner {
         });
     }
 
+    /// Drops another key than this one, or this one if it is the last.
+    fn make_room(&mut self, key: &[u8], bytes_max: usize) {
+        let count = self.keys.len().max(1);
+        let is_it = self.keys.get_index(self.next % count).is_some_and(|(other, _)| other == key);
+        let index = (self.next + usize::from(is_it)) % count;
+        let Some((other, _)) = self.keys.get_index(index) else { return };
+        let other = other.clone();
+        self.invalidate_key(&other, None, bytes_max);
+        // The last key has moved to this index, and it is the newest: it is dropped after all others.
+        self.next = index + 1;
+    }
+
     fn invalidate_key(&mut self, key: &[u8], writer: Option<u64>, bytes_max: usize) {
-        let Some(clients) = self.keys.remove(key) else { return };
+        let Some(clients) = self.keys.swap_remove(key) else { return };
         self.key_bytes -= bytes_of(key, &clients);
         for client in clients {
             // A client that gets keys by their prefixes may have read this one before.

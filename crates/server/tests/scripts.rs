@@ -632,6 +632,15 @@ fn long_scripts_that_were_evaluated_are_forgotten_before_they_take_much_memory()
 }
 
 #[test]
+fn the_time_after_which_a_script_is_busy_may_be_without_limit() {
+    let mut session = session();
+    for name in ["busy-reply-threshold", "lua-time-limit"] {
+        assert_eq!(call(&mut session, &["CONFIG", "SET", name, "0"]), "+OK");
+        assert!(call(&mut session, &["CONFIG", "GET", name]).ends_with(" $1 0"));
+    }
+}
+
+#[test]
 fn a_transaction_that_meets_a_long_script_ends_whole() {
     let session = session();
     let server = session.server();

@@ -168,7 +168,7 @@ fn change<'v>(server: &Server, name: &str, value: &'v [u8]) -> Result<Change<'v>
             Box::new(move |server| server.slow_log.len_max.store(len, Relaxed))
         }
         "busy-reply-threshold" | "lua-time-limit" => {
-            let millis = within(1, i64::MAX as u64)?;
+            let millis = within(0, i64::MAX as u64)?;
             Box::new(move |server| server.scripts.busy_ms.store(millis, Relaxed))
         }
         "notify-keyspace-events" => {

@@ -30,7 +30,8 @@ impl Dump {
         Dump { kind, cursor: 0 }
     }
 
-    /// Writes lines until there are `bytes` of output, or to the end. Returns whether it reached the end.
+    /// Writes lines until there are `bytes` of output, or enough keys were looked at for one step, or to the end.
+    /// Returns whether it reached the end.
     pub(super) fn write(
         &mut self,
         shared: &Shared<'_>,
@@ -39,11 +40,15 @@ impl Dump {
         out: &mut Vec<u8>,
     ) -> Result<bool> {
         const AT_ONCE: usize = 100;
+        // Collections have no lines, and other clients wait for a step.
+        const LOOKED_AT_MAX: usize = 2000;
         let mut keys: Vec<Vec<u8>> = Vec::new();
-        while out.len() < bytes {
+        let mut looked_at = 0;
+        while out.len() < bytes && looked_at < LOOKED_AT_MAX {
             keys.clear();
             self.cursor =
                 shared.space().scan(DATABASE, self.cursor, AT_ONCE, shared.now_ms(), |key| keys.push(key.to_vec()))?;
+            looked_at += AT_ONCE.max(keys.len()); // also keys that have expired
             for key in &keys {
                 match self.kind {
                     DumpKind::Meta => write_meta(shared, key, activity, out)?,
@@ -100,16 +105,20 @@ fn encoded(key: &[u8]) -> String {
     text
 }
 
-/// `stats cachedump`: at most `limit` items, and at most as many as fit an answer of memcached.
+/// `stats cachedump`: at most `limit` items, and at most as many as fit an answer of memcached. Other clients wait for
+/// it, so it looks at a limited number of keys.
 pub(super) fn cache_dump(space: &KeySpace, shared: &Shared<'_>, limit: usize, out: &mut Vec<u8>) -> Result<()> {
     const BYTES_MAX: usize = 2 << 20;
     const AT_ONCE: usize = 100;
+    const LOOKED_AT_MAX: usize = 100_000;
     let start = out.len();
     let (mut cursor, mut left) = (0, if limit == 0 { usize::MAX } else { limit });
     let mut keys: Vec<Vec<u8>> = Vec::new();
-    loop {
+    let mut looked_at = 0;
+    while looked_at < LOOKED_AT_MAX {
         keys.clear();
         cursor = space.scan(DATABASE, cursor, AT_ONCE, now_ms(), |key| keys.push(key.to_vec()))?;
+        looked_at += AT_ONCE.max(keys.len()); // also keys that have expired
         for key in &keys {
             let Some(len) = value_len(shared, key)? else { continue };
             if left == 0 || out.len() - start + key.len() > BYTES_MAX {
@@ -122,7 +131,8 @@ pub(super) fn cache_dump(space: &KeySpace, shared: &Shared<'_>, limit: usize, ou
             out.extend_from_slice(format!(" [{len} b; {expires_at_s} s]\r\n").as_bytes());
         }
         if cursor == 0 {
-            return Ok(());
+            break;
         }
     }
+    Ok(())
 }

@@ -444,3 +444,47 @@ fn clients_are_refused_once_the_rules_of_default_do_not_allow_everything() {
     let (_, flow) = other.execute(&binary, &mut out, Patience::MayWait);
     assert!(matches!(flow, Flow::Close) && out.is_empty());
 }
+
+#[test]
+fn a_client_that_has_not_given_the_password_may_continue_once_it_is_removed() {
+    for is_binary in [false, true] {
+        let settings = Settings::default();
+        settings.set_password(b"secret");
+        let (mut session, server) = session_over(KeySpace::open(SpaceOptions::default()).unwrap(), settings);
+        let request = if is_binary { binary(0x00, b"a", b"", b"", 0) } else { b"get a\r\n".to_vec() };
+        let mut ask = || {
+            let mut out = Vec::new();
+            session.execute(&request, &mut out, Patience::MayWait);
+            out
+        };
+        let refused = ask();
+        server.settings.set_password(b"");
+        let answered = ask();
+        if is_binary {
+            assert_eq!((answers(&refused)[0].1, answers(&answered)[0].1), (0x20, 1));
+        } else {
+            assert_eq!((&*refused, &*answered), (&b"CLIENT_ERROR unauthenticated\r\n"[..], &b"END\r\n"[..]));
+        }
+    }
+}
+
+#[test]
+fn an_add_with_a_cas_number_compares_it_as_memcached_does() {
+    let mut session = session();
+    let mut ask = |opcode: u8, value: &[u8], cas: u64| {
+        let extras: &[u8] = if opcode == 0x00 { b"" } else { &[0; 8] };
+        let mut out = Vec::new();
+        session.execute(&binary(opcode, b"a", extras, value, cas), &mut out, Patience::MayWait);
+        let (_, status, cas, _) = answers(&out).remove(0);
+        (status, cas)
+    };
+    // Add and its quiet form: without the key nothing is stored.
+    for opcode in [0x02, 0x12] {
+        assert_eq!(ask(opcode, b"x", 7).0, 1);
+        assert_eq!(ask(0x00, b"", 0).0, 1);
+    }
+    let (status, cas) = ask(0x02, b"x", 0);
+    assert_eq!(status, 0);
+    assert_eq!(ask(0x02, b"y", cas + 1).0, 2);
+    assert_eq!(ask(0x02, b"y", cas).0, 0);
+}

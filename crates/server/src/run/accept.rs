@@ -11,12 +11,17 @@ use crate::resp::session::RespSession;
 use crate::server::Server;
 use crate::session::Session;
 use crate::tls::Security;
+use socket2::{SockRef, TcpKeepalive};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
+
+/// Redis's default of `tcp-keepalive`: after these seconds of silence the system probes whether the client's machine
+/// still answers.
+const TCP_KEEPALIVE_S: u64 = 300;
 
 /// An accepted connection, sent to a thread of the event loop.
 enum Accepted {
@@ -81,9 +86,13 @@ async fn accept_tcp(listener: TcpListener, protocol: Protocol, server: Arc<Serve
     let own = listener.local_addr().ok();
     let local = own.map_or(String::new(), |address| address.to_string());
     let takes_any = own.is_some_and(|address| address.ip().is_unspecified());
+    // As in Redis: three probes, the interval is a third of the time before the first.
+    let alive = TcpKeepalive::new().with_time(Duration::from_secs(TCP_KEEPALIVE_S));
+    let alive = alive.with_interval(Duration::from_secs(TCP_KEEPALIVE_S / 3)).with_retries(3);
     loop {
         let Some((stream, address)) = accepted(listener.accept().await).await else { continue };
         let _ = stream.set_nodelay(true); // slower, no worse
+        let _ = SockRef::from(&stream).set_tcp_keepalive(&alive); // without it, `timeout` can end the connection
         // The address of this machine that the client connected to.
         let reached = if takes_any { stream.local_addr().ok().map(|address| address.to_string()) } else { None };
         let Some(client) = register(&server, address.to_string(), reached.unwrap_or_else(|| local.clone())) else {
@@ -175,4 +184,32 @@ fn start_session(
             None => server.clients.remove(client.id),
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyspace::{KeySpace, SpaceOptions};
+    use crate::settings::Settings;
+
+    #[test]
+    fn the_system_probes_clients_that_are_silent() {
+        let space = Arc::new(KeySpace::open(SpaceOptions::default()).unwrap());
+        let server = Arc::new(Server::new(space, Settings::default(), false));
+        runtime().unwrap().block_on(async {
+            for protocol in [Protocol::Resp(None), Protocol::Memcached(None)] {
+                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+                let address = listener.local_addr().unwrap();
+                let (sender, mut receiver) = unbounded_channel();
+                let workers = Workers { senders: vec![sender], next: 0 };
+                let accepting = tokio::spawn(accept_tcp(listener, protocol, server.clone(), workers));
+                let _client = TcpStream::connect(address).await.unwrap();
+                let Some(Accepted::Tcp(stream, ..)) = receiver.recv().await else { panic!("a TCP connection") };
+                let socket = SockRef::from(&stream);
+                assert!(socket.keepalive().unwrap());
+                assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(TCP_KEEPALIVE_S));
+                accepting.abort();
+            }
+        });
+    }
 }

@@ -101,7 +101,7 @@ pub(crate) struct Scripts {
     known: Mutex<Known>,
     pub(crate) running: Arc<Running>,
     pub(crate) engine: Mutex<Option<Engine>>,
-    /// How long a script may run before other clients are refused instead of waiting.
+    /// How long a script may run before other clients are refused instead of waiting; 0 for no limit.
     pub(crate) busy_ms: AtomicU64,
 }
 
@@ -203,7 +203,8 @@ impl Scripts {
 
     /// Whether a script has run for so long that others need not wait for it.
     pub(crate) fn is_busy(&self) -> bool {
-        self.running.elapsed().is_some_and(|time| time > Duration::from_millis(self.busy_ms.load(Relaxed)))
+        let busy_ms = self.busy_ms.load(Relaxed);
+        busy_ms > 0 && self.running.elapsed().is_some_and(|time| time > Duration::from_millis(busy_ms))
     }
 }
 
@@ -263,6 +264,17 @@ impl Running {
 #[cfg(all(test, feature = "scripts"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_script_is_busy_if_there_is_no_limit() {
+        let scripts = Scripts::default();
+        let _begun = scripts.running.begin();
+        for (busy_ms, is_busy) in [(1, true), (0, false)] {
+            scripts.busy_ms.store(busy_ms, Relaxed);
+            while scripts.running.elapsed() <= Some(Duration::from_millis(1)) {}
+            assert_eq!(scripts.is_busy(), is_busy, "{busy_ms}");
+        }
+    }
 
     #[test]
     fn a_text_of_many_strings_is_not_read_to_its_end_if_the_script_is_killed() {

@@ -300,7 +300,7 @@ impl MemcachedSession {
         request: &Packet<'_>,
         out: &mut Vec<u8>,
     ) -> Answered {
-        let with_cas = request.cas != 0 && matches!(mode, Mode::Set | Mode::Replace);
+        let with_cas = request.cas != 0 && matches!(mode, Mode::Set | Mode::Add | Mode::Replace);
         let storing = Storing {
             mode: if with_cas { Mode::Cas } else { mode },
             flags: request.u32_at(0),

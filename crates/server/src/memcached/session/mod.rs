@@ -80,6 +80,10 @@ impl Session for MemcachedSession {
             return (0, Flow::Wait);
         }
         server.space.note_len(input.len());
+        // The password may have been removed since the client connected.
+        if !self.authenticated && !server.settings.needs_password() {
+            self.authenticated = true;
+        }
         if !self.is_permitted() {
             if self.is_binary != Some(true) {
                 out.extend_from_slice(b"SERVER_ERROR the rules of the user default do not allow everything\r\n");

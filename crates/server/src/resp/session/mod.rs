@@ -47,6 +47,8 @@ const BATCH_MAX: usize = 256;
 const RUN_MAX: usize = 64;
 /// Once there is this much output, the client must read before more requests are executed.
 const OUTPUT_BYTES: usize = 256 << 10;
+/// The most arguments for which a session keeps memory between requests.
+const ARGS_KEPT: usize = 4096;
 
 /// The session of a Redis client.
 pub struct RespSession {
@@ -74,6 +76,10 @@ enum Ending {
 
 impl Session for RespSession {
     fn execute(&mut self, input: &[u8], out: &mut Vec<u8>, patience: Patience) -> (usize, Flow) {
+        // The password may have been removed since the client connected.
+        if !self.state.authenticated && !self.state.server.settings.needs_password() {
+            self.state.authenticated = true;
+        }
         let mut at = 0;
         loop {
             self.requests.clear();
@@ -85,18 +91,18 @@ impl Session for RespSession {
             if let Some((index, flow)) = stop {
                 let start = self.requests.get(index).map_or(end_of(&ending), |request| request.start);
                 self.parser = Parser::default();
-                self.args.clear();
+                self.drop_args(self.args.len());
                 return (start, flow);
             }
             let done = self.requests.last().map_or(0, |last| last.first + last.count);
-            self.args.drain(..done);
+            self.drop_args(done);
             match ending {
                 Ending::Read(end, need) => return (end, Flow::Read(need)),
                 Ending::More(end) => at = end,
                 Ending::Broken(end, what) => {
                     reply::error(out, format!("ERR Protocol error: {what}"));
                     self.parser = Parser::default();
-                    self.args.clear();
+                    self.drop_args(self.args.len());
                     return (end, Flow::Close);
                 }
                 Ending::Foreign(end, what) => {
@@ -203,6 +209,15 @@ impl RespSession {
         Ending::More(at)
     }
 
+    /// Drops the first `count` arguments, and memory that only a long request needs.
+    #[inline]
+    fn drop_args(&mut self, count: usize) {
+        self.args.drain(..count);
+        if self.args.capacity() > ARGS_KEPT && self.args.len() <= ARGS_KEPT {
+            self.args.shrink_to(ARGS_KEPT);
+        }
+    }
+
     #[inline]
     fn push_request(&mut self, request: &[u8], start: usize, first: usize, words: bool) {
         let request = if words { &self.parser.words } else { request };
@@ -274,5 +289,32 @@ impl RespSession {
             self.state.server.slow_log.add(&args(), nanos / 1000, &self.state.client);
         }
         now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyspace::{KeySpace, SpaceOptions};
+    use crate::settings::Settings;
+
+    #[test]
+    fn the_memory_of_a_long_request_is_freed_after_it() {
+        let space = Arc::new(KeySpace::open(SpaceOptions::default()).unwrap());
+        let server = Arc::new(Server::new(space, Settings::default(), false));
+        let client = server.clients.add("test".into(), "test".into(), 0, 10).unwrap();
+        let mut session = RespSession::new(server.clone(), client, server.add_figures());
+        let (keys, mut out) = ("$1\r\nk\r\n".repeat(100_000), Vec::new());
+        // Also of one that is refused, and of one that comes in two pieces.
+        for name in ["EXISTS", "GET"] {
+            let long = format!("*100001\r\n${}\r\n{name}\r\n{keys}", name.len());
+            let (used, flow) = session.execute(&long.as_bytes()[..500_000], &mut out, Patience::MayWait);
+            assert!(used == 0 && matches!(flow, Flow::Read(_)), "{used}, {flow:?}");
+            assert!(session.args.capacity() > ARGS_KEPT);
+            let (used, flow) = session.execute(long.as_bytes(), &mut out, Patience::MayWait);
+            assert_eq!((used, flow), (long.len(), Flow::Read(1)));
+            assert!(session.args.capacity() <= ARGS_KEPT, "{}", session.args.capacity());
+        }
+        assert_eq!(out, b":0\r\n-ERR wrong number of arguments for 'get' command\r\n");
     }
 }
