@@ -91,6 +91,10 @@ impl<'i> Input<'i> {
         let mut source = Wakeable { file, interrupt, read: Rc::clone(&read) };
         let fully = certain && !compressed::is_named(path);
         let (head, whole) = head(&mut source, fully).map_err(|error| Failure::io(&name, &error))?;
+        if metadata.is_file() && whole && head.is_empty() && compressed::is_named(path) {
+            let what = "is empty, which no compressed file is; compress its contents again, or give another file";
+            return Err(Failure::of_kind(ErrorKind::Corrupt, format_args!("{name}: {what}")));
+        }
         let compression = Compression::of(&head).filter(|found| !fully || found.decodes(&head, whole));
         let all = io::Read::chain(io::Cursor::new(head), source);
         Ok(match compression {

@@ -3,6 +3,7 @@
 //! `restore` shares the copy and its progress bar; a signal ends both. Each copies one file, and names the databases of
 //! a server that are in other files.
 
+use super::{own_files, refuse_own};
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::number::{count_of, size};
@@ -47,6 +48,7 @@ pub struct Backup {
 impl Backup {
     pub fn run(self) -> Result<()> {
         require_directory_of(&self.dest)?;
+        refuse_own(&own_files(&self.file), &self.dest)?;
         refuse_swapped(&self.file, &self.dest)?;
         let undone = if self.update { "the backup has not changed" } else { "no backup was made" };
         with_bar(self.force, self.reading.options(), undone, |copying| {

@@ -5,6 +5,7 @@ use super::filter::{KeyFilter, Limit};
 use super::salvage;
 use super::store::Store;
 use super::write_tree;
+use super::{own_files, refuse_own};
 use crate::failure::{Failure, Result};
 use crate::format::{About, Format, Pair, WriteFormat, Writer};
 use crate::interrupt::{Interrupt, Signal};
@@ -192,12 +193,14 @@ impl Dump {
     fn write_tree(&self, store: &Store, root: &Path, interrupt: &Interrupt) -> Result<()> {
         let path_of = |key: &[u8]| root.join(OsStr::from_bytes(write_tree::path_of(key)));
         let is_key = |key: &[u8]| Ok(self.filter.takes(key) && store.contains(key)?);
+        let own = own_files(&self.file);
         let mut total = 0;
         self.each(store, |Pair { key, .. }| {
             interrupt.stop_if_caught("nothing was written")?;
             total += 1;
             write_tree::refuse_key(&self.file, key, is_key)?;
-            write_tree::refuse_obstacle(root, &path_of(key), self.force)
+            write_tree::refuse_obstacle(root, &path_of(key), self.force)?;
+            refuse_own(&own, &path_of(key))
         })?;
         fs::create_dir_all(root).map_err(|error| Failure::io(root.display(), &error))?;
         let progress = Progress::of_output("writing", "file", Some(total));
@@ -332,7 +335,8 @@ impl Dumping<'_> {
     }
 }
 
-fn stopped(rows: u64, format: Format) -> String {
+/// Describes the output that a signal has cut short.
+pub fn stopped(rows: u64, format: Format) -> String {
     let rows = count_of(rows, "row");
     match format {
         Format::Tsv | Format::Csv | Format::Jsonl | Format::Raw | Format::Lines => {

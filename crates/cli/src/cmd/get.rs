@@ -2,6 +2,7 @@
 
 use super::keys::{Absent, KeyArgs, Keys};
 use super::store::Store;
+use super::{own_files, refuse_own};
 use crate::escapes;
 use crate::failure::{Failure, Result};
 use crate::format::{Pair, jsonl};
@@ -67,6 +68,7 @@ impl Get {
     fn write_value(&self, keys: &Keys, output: &Path) -> Result<()> {
         let Keys::Given(given) = keys else { return Err(one_key()) };
         let [key] = &given[..] else { return Err(one_key()) };
+        refuse_own(&own_files(&self.file), output)?;
         interrupt::exit_on_signal("nothing was written")?;
         let store = Store::open_for(&self.file, self.reading, keys)?;
         let mut value = Vec::new();

@@ -202,8 +202,11 @@ impl Load {
         let ended = loading.end_typed();
         let loaded = loaded.and_then(|end| ended.map(|()| end));
         // A first load that fails leaves no empty table behind.
-        let nothing_kept =
-            if self.whole { !matches!(loaded, Ok(End::Inputs)) } else { loaded.is_err() && loading.stored == 0 };
+        let nothing_kept = match &loaded {
+            Ok(End::Inputs) => !existed && inputs.read.refuse_if_all_bad().is_err(),
+            Ok(_) => self.whole,
+            Err(_) => self.whole || loading.stored == 0,
+        };
         if nothing_kept {
             drop(loading.table.take());
             loading.created().iter().for_each(|path| remove_table(path));
@@ -340,7 +343,7 @@ impl Load {
         match end {
             End::Signal(signal) => Failure::stopped(signal, format_args!("{file} was not created")),
             End::Bad(bad) => Failure::no(format_args!("{bad}. {file} was not created")),
-            End::Inputs => Failure::no(format_args!("{file} was not created")),
+            End::Inputs => Failure::no(format_args!("every row was a bad row. {file} was not created")),
         }
     }
 

@@ -1,5 +1,6 @@
-//! The commands, one file each, and what they share: an argument as bytes, the message about an absent key. `keys.rs`
-//! reads many keys from arguments, `store.rs` opens either a table or a dictionary.
+//! The commands, one file each, and what they share: an argument as bytes, the message about an absent key, the check
+//! that an output is not a file that is read. `keys.rs` reads many keys from arguments, `store.rs` opens either a table
+//! or a dictionary.
 
 mod append;
 mod backup;
@@ -38,9 +39,12 @@ mod write_tree;
 
 use crate::escapes;
 use crate::failure::{Failure, Result};
+use splitpoint::OutputFile;
 use std::ffi::OsStr;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 /// The suffixes of a table's files: its own and its logs (docs/format.md).
 pub const TABLE_SUFFIXES: [&str; 9] = ["", "-log0", "-log1", "-log2", "-log3", "-log4", "-log5", "-log6", "-log7"];
@@ -119,6 +123,35 @@ impl Command {
             Self::Man(pages) => pages.run(program()),
         }
     }
+}
+
+/// Identifies the files of a table or dictionary by device and inode: the file and its logs, or the files of the
+/// directory.
+fn own_files(file: &Path) -> Vec<(u64, u64)> {
+    // A table's logs are beside the file that a symbolic link leads to.
+    let file = OutputFile::target(file).unwrap_or_else(|_| file.to_owned());
+    let with_logs = TABLE_SUFFIXES.into_iter().map(|suffix| {
+        let mut path = file.as_os_str().to_owned();
+        path.push(suffix);
+        PathBuf::from(path)
+    });
+    let in_directory = fs::read_dir(&file).into_iter().flatten().flatten().map(|entry| entry.path());
+    with_logs.chain(in_directory).filter_map(|path| identity(&path)).collect()
+}
+
+/// Refuses an output that would replace one of the files `own`, which the command reads.
+fn refuse_own(own: &[(u64, u64)], output: &Path) -> Result<()> {
+    match identity(output) {
+        Some(found) if own.contains(&found) => {
+            let output = output.display();
+            Err(Failure::usage(format_args!("{output}: is a file that this command reads; choose another path")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 /// Returns the bytes of an argument, with its escapes undone if asked for.

@@ -3,6 +3,7 @@
 //! The library reads the file ([`splitpoint::salvage`]). This writes rows, names what is damaged, and reports at the
 //! end how many pairs were recovered, how many were not, and where to put them.
 
+use super::dump::stopped;
 use crate::failure::{Failure, Result};
 use crate::format::{About, Format, Pair, Writer};
 use crate::interrupt::Interrupt;
@@ -53,15 +54,15 @@ pub fn run(file: &Path, format: Format, only_verified: bool) -> Result<()> {
         return Failure::answer(salvaging.faults == 0, Err(failure));
     }
     let report = report?;
-    if let Err(failure) = salvaging.end() {
+    let stopped_by = interrupt.caught().filter(|_| report.stopped);
+    // With its end, partial output would look complete.
+    let written = if stopped_by.is_some() { salvaging.flush() } else { salvaging.end() };
+    if let Err(failure) = written {
         return Failure::answer(report.is_whole(), Err(failure));
     }
-    if let (true, Some(signal)) = (report.stopped, interrupt.caught()) {
-        let rows = count_of(salvaging.rows, "row");
-        return Err(Failure::stopped(
-            signal,
-            format_args!("{rows} written, all complete; the file was not read to its end"),
-        ));
+    if let Some(signal) = stopped_by {
+        let written = stopped(salvaging.rows, format);
+        return Err(Failure::stopped(signal, format_args!("{written}; the file was not read to its end")));
     }
     salvaging.report(&report);
     if report.is_whole() { Ok(()) } else { Err(Failure::no_already_printed()) }
@@ -98,6 +99,10 @@ impl Salvaging<'_> {
     /// Writes the end of the format, if it has one.
     fn end(&mut self) -> Result<()> {
         self.writer.end(&mut self.row).map_err(Failure::no)?;
+        self.flush()
+    }
+
+    fn flush(&mut self) -> Result<()> {
         self.out.write(&self.row)?;
         self.out.flush()
     }

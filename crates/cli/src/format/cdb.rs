@@ -3,7 +3,7 @@
 //! ```text
 //! 256 x { u32 position, u32 slots }      where the hash tables are
 //! records: u32 key length, u32 value length, key, value      to the position of the first hash table
-//! hash tables                            two slots per record; not read
+//! hash tables                            two slots per record; not used
 //! ```
 //!
 //! All numbers are little-endian. There is no signature, so the hash tables are checked: they must follow the records,
@@ -22,11 +22,13 @@ pub struct File<'i> {
     pairs: u64,
     /// The end of the records, and their number.
     contents: Option<(u64, u64)>,
+    /// All records were read.
+    ended: bool,
 }
 
 impl<'i> File<'i> {
     pub fn new(input: Input<'i>) -> Self {
-        Self { input, pairs: 0, contents: None }
+        Self { input, pairs: 0, contents: None, ended: false }
     }
 
     fn lost(&mut self, what: String) -> Row<'static> {
@@ -50,6 +52,20 @@ impl<'i> File<'i> {
         };
         self.input.consume(CONTENTS_BYTES);
         Ok(Some(Ok(found)))
+    }
+
+    /// Reads the hash tables of a pipe or of compressed data, so that its writer can finish and its checksum is
+    /// verified.
+    fn end(&mut self) -> Result<Row<'static>> {
+        self.ended = true;
+        while self.input.file_bytes.is_none() {
+            match self.input.peek()? {
+                Taken::Bytes(range) => self.input.consume(range.len()),
+                Taken::Interrupted => return Ok(Row::Interrupted),
+                _ => break,
+            }
+        }
+        Ok(Row::End)
     }
 }
 
@@ -89,6 +105,9 @@ fn number(bytes: &[u8]) -> u64 {
 
 impl Source for File<'_> {
     fn next_row(&mut self) -> Result<Row<'_>> {
+        if self.ended {
+            return self.end();
+        }
         let (end, records) = match self.contents {
             Some(contents) => contents,
             None => match self.contents()? {
@@ -99,7 +118,7 @@ impl Source for File<'_> {
         };
         let at = self.input.taken_bytes();
         if at == end && self.pairs == records {
-            return Ok(Row::End);
+            return self.end();
         }
         if at == end {
             let (records, pairs) = (count_of(records, "record"), self.pairs);
@@ -185,6 +204,24 @@ mod tests {
         assert!(!is_cdb(&cdb, cdb.len() as u64 + 1));
         assert!(!is_cdb(&[b'a'; 4096], 4096));
         assert!(!is_cdb(&[0; 4096], 4096));
+    }
+
+    /// Fails where compressed data has a wrong checksum.
+    struct Broken;
+
+    impl std::io::Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            Err(std::io::ErrorKind::InvalidData.into())
+        }
+    }
+
+    #[test]
+    fn a_pipe_is_read_to_its_end() {
+        let bytes = cdb();
+        let pipe = std::io::Read::chain(&bytes[..], Broken);
+        let mut file = File::new(Input::new(Box::new(pipe), "in".into()));
+        assert!(matches!(file.next_row().unwrap(), Row::Pair(..)));
+        assert!(file.next_row().is_err());
     }
 
     #[test]

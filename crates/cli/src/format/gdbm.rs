@@ -42,6 +42,8 @@ pub struct Text<'i> {
     line: u64,
     pairs: u64,
     in_header: bool,
+    /// The line `# End of data` was read.
+    ended: bool,
     scratch: Scratch,
     base64: Vec<u8>,
 }
@@ -52,7 +54,8 @@ const END: &str = "# End of data";
 
 impl<'i> Text<'i> {
     pub fn new(input: Input<'i>) -> Self {
-        Self { input, line: 0, pairs: 0, in_header: true, scratch: Scratch::default(), base64: Vec::new() }
+        let (scratch, base64) = (Scratch::default(), Vec::new());
+        Self { input, line: 0, pairs: 0, in_header: true, ended: false, scratch, base64 }
     }
 
     fn line(&mut self) -> Step<Range<usize>> {
@@ -146,6 +149,27 @@ impl<'i> Text<'i> {
         }
         Ok(self.record("key", &mut scratch.key)? && self.record("value", &mut scratch.value)?)
     }
+
+    /// Reads to the end of the input, so that a second dump is not ignored and a checksum of compressed data is
+    /// verified. Only blank lines may follow the data.
+    fn after_end(&mut self) -> Result<Row<'static>> {
+        loop {
+            let taken = self.input.line()?;
+            self.line += u64::from(matches!(taken, Taken::Bytes(_) | Taken::TooLong));
+            let line = match taken {
+                Taken::Bytes(range) => self.input.bytes(range),
+                Taken::Interrupted => return Ok(Row::Interrupted),
+                Taken::TooLong => b"a long line",
+                Taken::Short(_) | Taken::End => return Ok(Row::End),
+            };
+            if !line.trim_ascii().is_empty() {
+                let line = escapes::quoted(line);
+                let what =
+                    format!("nothing was expected after `{END}`, but this is {line}; load several dumps one by one");
+                return Ok(lost_at_line(&self.input, self.line, what));
+            }
+        }
+    }
 }
 
 fn number_after(line: &[u8], name: &[u8]) -> Option<u64> {
@@ -154,6 +178,9 @@ fn number_after(line: &[u8], name: &[u8]) -> Option<u64> {
 
 impl Source for Text<'_> {
     fn next_row(&mut self) -> Result<Row<'_>> {
+        if self.ended {
+            return self.after_end();
+        }
         let mut scratch = std::mem::take(&mut self.scratch);
         let read = self.pair(&mut scratch);
         self.scratch = scratch;
@@ -162,7 +189,10 @@ impl Source for Text<'_> {
                 self.pairs += 1;
                 Ok(Row::Pair(self.scratch.pair(), self.line))
             }
-            Ok(false) => Ok(Row::End),
+            Ok(false) => {
+                self.ended = true;
+                self.after_end()
+            }
             Err(stop) => stop.row(|what| lost_at_line(&self.input, self.line, what)),
         }
     }

@@ -235,6 +235,37 @@ fn a_dump_that_was_cut_is_not_taken_for_whole() {
     }
 }
 
+/// Returns its bytes, then an error, like compressed data with a wrong checksum.
+struct ThenError<'b>(&'b [u8]);
+
+impl std::io::Read for ThenError<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match self.0.read(buffer) {
+            Ok(0) => Err(std::io::ErrorKind::InvalidData.into()),
+            read => read,
+        }
+    }
+}
+
+#[test]
+fn every_format_is_read_to_the_end_of_the_input() {
+    let pairs = [(&b"alice"[..], &b"1"[..]), (b"bob", b"2")];
+    for format in ALL_BYTES {
+        let bytes = write(format, pairs);
+        let input = Input::new(Box::new(ThenError(&bytes[..])), "in".into());
+        let rows = rows_of(reader(format, input, &Reading::default()).unwrap());
+        assert!(rows.last().is_some_and(|row| row.is_err()), "{format:?}: {rows:?}");
+    }
+}
+
+#[test]
+fn blank_lines_may_follow_the_end_of_a_dump() {
+    for format in [Format::Gdbm, Format::Db] {
+        let bytes = [&write(format, [(&b"k"[..], &b"v"[..])])[..], b"\n \r\n\n"].concat();
+        assert_eq!(read(format, &bytes), [Ok((b"k".to_vec(), b"v".to_vec()))], "{format:?}");
+    }
+}
+
 #[test]
 fn a_bad_dump_is_named_by_line_with_what_was_expected() {
     for (format, text, what) in [
@@ -259,6 +290,11 @@ fn a_bad_dump_is_named_by_line_with_what_was_expected() {
             Format::Gdbm,
             "# GDBM dump file\n# End of header\n#:count=3\n# End of data\n",
             "in:3: the dump says \"#:count=3\"",
+        ),
+        (
+            Format::Gdbm,
+            "# GDBM dump file\n# End of header\n#:count=0\n# End of data\n\n# GDBM dump file\n",
+            "in:6: nothing was expected after `# End of data`, but this is \"# GDBM dump file\"",
         ),
         (Format::Db, "VERSION=4\n", "in:1: VERSION=1, 2 or 3 was expected, but this is \"VERSION=4\""),
         (Format::Db, "VERSION=3\nHEADER=END\n", "in:2: format=print or format=bytevalue was expected"),

@@ -177,7 +177,7 @@ impl SourceArgs {
 
     /// Returns everything that determines which pairs an input yields. The handling of bad rows is not part of it.
     pub fn identity(&self) -> impl Hash {
-        (self.format, self.reading())
+        (self.format, self.reading(), self.max_row)
     }
 
     /// Whether the user left the choice of the format to the program.

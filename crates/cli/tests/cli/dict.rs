@@ -348,6 +348,41 @@ fn a_build_continues_with_another_amount_of_memory() {
 }
 
 #[test]
+fn a_build_with_another_row_limit_starts_over() {
+    let place = directory();
+    let build = "dict build rows.tsv d.spd --resume --memory 4M --on-error skip --max-row";
+    // More than is read at once, because the limit applies only to longer rows.
+    let long = format!("first\t1\nlong\t{}\n", "x".repeat(600_000));
+    let others: String = (0..200_000).map(|n| format!("key{n}\t{n:0100}\n")).collect();
+    write(place.path(), "rows.tsv", long + &others);
+    assert_eq!(with_files_of_at_most(place.path(), 8 << 20, &format!("{build} 64K")).status.code(), Some(12));
+    let second = run(place.path(), &format!("{build} 1M").split(' ').collect::<Vec<_>>());
+    assert!(second.status.success(), "{}", said(&second));
+    assert!(said(&second).starts_with("splitpoint: starts over and removes 200,001 pairs"), "{}", said(&second));
+    assert_eq!(json(place.path(), &["dict", "stat", "d.spd", "--json"])["pairs"], 200_002);
+}
+
+#[test]
+fn a_build_does_not_continue_with_fewer_pairs_than_were_saved() {
+    let place = directory();
+    let path = place.path().join("rows.tsv");
+    let first = format!("{}no pair\n", rows(10));
+    write(place.path(), "rows.tsv", &first);
+    let build = ["dict", "build", "rows.tsv", "d.spd", "--resume"];
+    assert_eq!(run(place.path(), &build).status.code(), Some(1));
+    // The same length and time of modification, as after a change within the clock's resolution.
+    let modified = path.metadata().unwrap().modified().unwrap();
+    write(place.path(), "rows.tsv", format!("key\t{}\n", "x".repeat(first.len() - 5)));
+    fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+    let second = run(place.path(), &build);
+    let expected = "an earlier build saved 10 pairs, but the inputs now have 1 pair; nothing was built";
+    assert!(second.status.code() == Some(1) && said(&second).contains(expected), "{}", said(&second));
+    assert!(!place.path().join("d.spd").exists());
+    run_well(place.path(), &build[..4]);
+    assert_eq!(files(place.path()), ["d.spd", "rows.tsv"]);
+}
+
+#[test]
 fn a_build_stopped_at_a_bad_row_continues_there() {
     let place = directory();
     write(place.path(), "rows.tsv", format!("{}no pair\nlast\tone\n", rows(10)));

@@ -60,6 +60,7 @@ const WRITING: &[&str] = &[
     "dump ../big.spt --format jsonl",
     "dump ../big.spt --format sql",
     "dump ../big.spt --salvage",
+    "dump ../big.spt --salvage --format sql",
     "get ../big.spt -",
     "scan ../big.spt",
     "scan ../big.spt --json",
@@ -242,6 +243,7 @@ fn ctrl_c_while_output_is_blocked_ends_after_a_complete_row() {
         let output = running.0.take().unwrap().wait_with_output().unwrap();
         stopped_by(&last_line(&output), "INT", 2);
         assert!(output.stdout.is_empty() || output.stdout.ends_with(b"\n"), "{line}: a row in part");
+        assert!(!output.stdout.ends_with(b"COMMIT;\n"), "{line}: partial output that looks complete");
         assert!(files(&own, &[]).is_empty(), "{line}");
     }
 }

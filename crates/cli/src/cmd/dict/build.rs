@@ -151,8 +151,7 @@ impl Build {
                 inputs.read
             }
         };
-        let printed = Report { path: self.out(), read, start, json: self.json }.report();
-        read.refuse_if_all_bad().and(printed)
+        Report { path: self.out(), read, start, json: self.json }.report()
     }
 
     fn out(&self) -> &Path {
@@ -224,6 +223,13 @@ impl Build {
             };
             (&file.path, metadata.len(), metadata.modified().ok()).hash(&mut identity);
             if file.kind == Some(Kind::Table) {
+                if ServedFile::of(&self.source.cache.open_to_read(&file.path)?)?.has_marks() {
+                    return Err(Failure::usage(format_args!(
+                        "{}: a server keeps lifetimes in it, and --resume cannot find its position again after keys \
+                         have expired; build without --resume",
+                        file.name()
+                    )));
+                }
                 TABLE_SUFFIXES.map(|suffix| file_beside(&file.path, suffix)).hash(&mut identity);
             }
         }
@@ -275,7 +281,18 @@ impl Build {
         })?;
         let rows = count_of(inputs.read.rows, "row");
         match end {
-            End::Inputs => {}
+            End::Inputs if pairs < resumed => {
+                let (saved, now) = (count_of(resumed, "pair"), count_of(pairs, "pair"));
+                return Err(Failure::no(format_args!(
+                    "an earlier build saved {saved}, but the inputs now have {now}; {}. Build without --resume, which \
+                     removes the saved pairs",
+                    self.left_nothing()
+                )));
+            }
+            End::Inputs => {
+                let checked = inputs.read.refuse_if_all_bad();
+                checked.map_err(|failure| failure.and(format_args!("So {}", self.left_nothing())))?;
+            }
             End::Bad(bad) => {
                 build.save()?;
                 let advice = inputs.advice(&bad);

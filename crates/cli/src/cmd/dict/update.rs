@@ -98,7 +98,10 @@ impl Update {
         })?;
         let rows = count_of(inputs.read.rows, "row");
         match end {
-            End::Inputs => {}
+            End::Inputs => {
+                let checked = inputs.read.refuse_if_all_bad();
+                checked.map_err(|failure| failure.and(format_args!("So {unchanged}")))?;
+            }
             End::Bad(bad) => {
                 let advice = inputs.advice(&bad);
                 return Err(Failure::no(format_args!("{bad}. Stopped after {rows}, {unchanged}{advice}")));
@@ -108,8 +111,7 @@ impl Update {
             }
         }
         ended(update.finish(), &bar, &interrupt, &unchanged)?;
-        let printed = Report { path: new, read: inputs.read, start, json: self.json }.report();
-        inputs.read.refuse_if_all_bad().and(printed)
+        Report { path: new, read: inputs.read, start, json: self.json }.report()
     }
 
     fn check(&self, batches: &[PathBuf]) -> Result<()> {
