@@ -96,7 +96,7 @@ impl Frames {
     /// The number of ranges of 2 MiB of memory with a frame in them.
     #[cfg(test)]
     pub(crate) fn large_pages(&self) -> usize {
-        let page_of = |frame: FrameNo| u64::from(frame) * self.frame_bytes() as u64 >> 21;
+        let page_of = |frame: FrameNo| u64::from(frame) * self.frame_bytes() as u64 / (2 << 20);
         let mut pages: Vec<u64> =
             (0..self.frame_count()).filter(|&frame| self.pool.is_resident(frame)).map(page_of).collect();
         pages.dedup();

@@ -492,7 +492,7 @@ fn small_values_beside_large_ones_are_in_few_large_pages_and_later_fill_what_was
     const LARGE: u32 = 8000;
     const SMALL_BYTES: u64 = 1500;
     let directory = tempfile::tempdir().unwrap();
-    let table = TableOptions::new().open(&directory.path().join("t.spt")).unwrap();
+    let table = TableOptions::new().open(directory.path().join("t.spt")).unwrap();
     let allocator = table.pager.allocator();
     allocator.allocate((64 << 20) / table.pager.unit_bytes() as u32).unwrap();
     let before = table.pager.frames().large_pages();
