@@ -39,7 +39,7 @@ pub enum ErrorKind {
     /// An earlier failure made this handle unusable; reopen the table.
     Poisoned = 11,
     /// Waiting would never end: this thread holds a [`ValueRef`](crate::ValueRef) that blocks its own write, or calls
-    /// from the progress function of a backup or check of the same table.
+    /// from the progress function of a backup, check or compaction of the same table.
     WouldDeadlock = 12,
     /// Memory or address space for the table could not be allocated.
     OutOfMemory = 13,

@@ -275,7 +275,7 @@ impl ShardJob {
             moved.iter().for_each(|path| drop(self.plan.storage.remove(path)));
             return Err(error);
         }
-        writer.publish(&manifest, &previous)?;
+        writer.publish(&manifest, &previous, |_| false)?;
         Ok(manifest.shards.iter().map(|shard| shard.pairs).sum())
     }
 

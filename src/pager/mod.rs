@@ -31,7 +31,7 @@ pub(crate) use allocate::compaction::Destination;
 use allocate::{Allocator, Kept};
 use checkpoint::Checkpointer;
 use checkpoint::lock::CheckpointLock;
-pub(crate) use checkpoint::lock::{CheckpointGuard, HolderId, this_thread, would_wait_for_itself};
+pub(crate) use checkpoint::lock::{CheckpointGuard, HolderGuard, HolderLock};
 pub(crate) use checkpoint::{Frozen, copy};
 use file::TableFile;
 pub(crate) use file::create::{Create, lock_unless_kept};

@@ -211,26 +211,36 @@ impl Table {
     fn commit_changes(&self, changes: &mut Changes, expected: &Expected) -> Result<Option<Lsn>> {
         let mut writer = self.enter_to_log(|| changes.log_bytes())?;
         let keys = changes.decode().filter_map(WalRecord::key).chain(expected.keys().map(Vec::as_slice));
-        let hashes = keys.map(|key| self.buckets.key(key).hash).collect();
+        // All of them before anything changes, as the user's function may panic.
+        let hashes: Vec<u64> = keys.map(|key| self.buckets.key(key).hash).collect();
         let logged = writer.log_chunks(changes)?;
         self.buckets.grow_for(changes.page_bytes(), changes.len() as u64);
-        let mut latched = Latched::new(self, hashes)?;
-        for (key, value) in expected {
-            let key = self.buckets.key(key);
+        let mut latched = Latched::new(self, &hashes)?;
+        let (hashes, expected_hashes) = hashes.split_at(changes.len());
+        for ((key, value), &hash) in expected.iter().zip(expected_hashes) {
+            let key = HashedKey::new(key, hash);
             if !latched.with_bucket(key, |bucket, location| bucket.value_equals(location, value.as_deref()))? {
                 return Ok(None);
             }
         }
-        let (delta, units) = latched.make(changes)?;
+        let (made, units) = latched.make(changes, hashes)?;
         let lsn = match changes.only_chunk() {
             Some(bytes) => writer.log(WalRecord::Batch(bytes))?,
             None => writer.log_end(logged)?,
         };
         drop(latched);
         units.free_replaced(&self.buckets);
-        writer.leave(delta, changes.len(), changes.removals());
+        writer.leave(made.delta, made.changes, made.removals);
         Ok(Some(lsn))
     }
+}
+
+/// The changes of a batch that had an effect: a removal of an absent key has none.
+#[derive(Default)]
+struct Made {
+    delta: Delta,
+    changes: usize,
+    removals: usize,
 }
 
 /// The frames of all buckets of a batch, latched for changing.
@@ -242,7 +252,7 @@ struct Latched<'t> {
 
 impl<'t> Latched<'t> {
     /// Latches the buckets of keys with these hashes.
-    fn new(table: &'t Table, hashes: Vec<u64>) -> Result<Self> {
+    fn new(table: &'t Table, hashes: &[u64]) -> Result<Self> {
         'again: loop {
             let view = table.buckets.view();
             let place = |&hash: &u64| table.buckets.location(view.linear().bucket_of(hash)).0;
@@ -269,10 +279,10 @@ impl<'t> Latched<'t> {
         }
     }
 
-    /// Makes all changes, or none. Returns what the table no longer refers to.
-    fn make(&mut self, changes: &Changes) -> Result<(Delta, BatchUnits)> {
+    /// Makes all changes, whose keys have these hashes, or none. Also returns what the table no longer refers to.
+    fn make(&mut self, changes: &Changes, hashes: &[u64]) -> Result<(Made, BatchUnits)> {
         let mut before = Before::default();
-        match self.make_all(changes, &mut before) {
+        match self.make_all(changes, hashes, &mut before) {
             Ok(sum) => Ok((sum, before.units)),
             Err(e) => {
                 self.undo(before)?;
@@ -281,13 +291,15 @@ impl<'t> Latched<'t> {
         }
     }
 
-    fn make_all(&mut self, changes: &Changes, before: &mut Before) -> Result<Delta> {
-        let mut sum = Delta::default();
+    fn make_all(&mut self, changes: &Changes, hashes: &[u64], before: &mut Before) -> Result<Made> {
+        let mut sum = Made::default();
+        let mut hashes = hashes.iter();
         #[cfg(test)]
         let mut count = 0;
         for index in 0..changes.chunk_count() {
             for change in decode_chunk(&changes.chunk(index)?) {
-                let made = self.make_one(change, before);
+                let hash = *hashes.next().expect("each change has a hash");
+                let made = self.make_one(change, hash, before);
                 #[cfg(test)]
                 let made = {
                     count += 1;
@@ -296,18 +308,23 @@ impl<'t> Latched<'t> {
                         _ => made,
                     }
                 };
-                sum = sum + made?;
+                if let Some(delta) = made? {
+                    sum.delta = sum.delta + delta;
+                    sum.changes += 1;
+                    sum.removals += usize::from(change.is_removal());
+                }
             }
         }
         Ok(sum)
     }
 
-    fn make_one(&mut self, change: WalRecord<'_>, before: &mut Before) -> Result<Delta> {
-        let key = self.table.buckets.key(change.key().expect("a batch has changes of keys"));
+    /// Makes a change whose key has this hash; `None` if it changes nothing.
+    fn make_one(&mut self, change: WalRecord<'_>, hash: u64, before: &mut Before) -> Result<Option<Delta>> {
+        let key = HashedKey::new(change.key().expect("a batch has changes of keys"), hash);
         self.with_bucket(key, |bucket, place| {
             before.keep(bucket)?;
             let edited = bucket.in_batch(&mut before.units).apply(key, place, change.edit(usize::MAX))?;
-            Ok(edited.map_or_else(Delta::default, |(delta, _)| delta))
+            Ok(edited.map(|(delta, _)| delta))
         })
     }
 
@@ -370,7 +387,7 @@ mod tests {
     use crate::random::Random;
     use crate::table::{Durability, Table, TableOptions};
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering::*};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 
     fn open(disk: &Simulated, durability: Durability) -> Table {
         let mut options = TableOptions::new().seed(1).page_bytes(512).durability(durability);
@@ -409,6 +426,25 @@ mod tests {
         assert_eq!(table.verify().unwrap(), []);
         drop(table.batch());
         table.batch().commit().unwrap();
+    }
+
+    #[test]
+    fn a_batch_hashes_each_key_once_before_it_changes_anything() {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counted = calls.clone();
+        let hash = move |key: &[u8]| {
+            counted.fetch_add(1, Relaxed);
+            key.len() as u64
+        };
+        let table = TableOptions::new().page_bytes(512).user_hash("counted", hash).in_memory().unwrap();
+        let mut batch = table.batch();
+        batch.put(b"a", b"1").unwrap();
+        batch.append(b"bc", b"2").unwrap();
+        batch.remove(b"never").unwrap();
+        calls.store(0, Relaxed);
+        batch.commit().unwrap();
+        assert_eq!(calls.load(Relaxed), 3);
+        assert_eq!(table.len(), 2);
     }
 
     #[test]

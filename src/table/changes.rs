@@ -17,7 +17,6 @@ const CHUNK_BYTES: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
 pub(super) struct Changes {
     chunks: Vec<Chunk>,
     count: usize,
-    removals: usize,
     /// An upper bound of the bytes that their pairs take in pages.
     page_bytes: u64,
 }
@@ -42,9 +41,7 @@ impl Changes {
             }
         }
         self.count += 1;
-        if change.is_removal() {
-            self.removals += 1;
-        } else {
+        if !change.is_removal() {
             self.page_bytes += table.buckets.bytes_in_page(key.len(), value_bytes) as u64;
         }
         Ok(())
@@ -52,11 +49,6 @@ impl Changes {
 
     pub(super) fn len(&self) -> usize {
         self.count
-    }
-
-    /// The number of changes that are removals.
-    pub(super) fn removals(&self) -> usize {
-        self.removals
     }
 
     /// An upper bound of the bytes that their pairs take in pages.

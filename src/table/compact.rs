@@ -20,7 +20,7 @@ use crate::buckets::compact::{Movable, What};
 use crate::error::ErrorKind;
 use crate::error::Result;
 use crate::fault::stopped;
-use crate::pager::pool::{FrameNo, lock_without_values};
+use crate::pager::pool::FrameNo;
 use crate::pager::{Destination, FRAME_UNITS, ZONE_FRAMES};
 use std::cmp::Reverse;
 use std::ops::{ControlFlow, Range};
@@ -80,10 +80,11 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`compact`](Self::compact); [`ErrorKind::Stopped`].
+    /// The errors of [`compact`](Self::compact); [`ErrorKind::Stopped`]. A compaction that `progress` begins fails with
+    /// [`ErrorKind::WouldDeadlock`].
     pub fn compact_with(&self, mut progress: impl FnMut(u64, u64) -> ControlFlow<()>) -> Result<()> {
         drop(self.enter()?);
-        let _only = lock_without_values(&self.compaction)?;
+        let _only = self.compaction.acquire()?;
         let _compacting = self.pager.values().begin_compaction()?;
         let completed = self.merge_buckets(&mut progress)?.is_continue() && self.passes(&mut progress)?.is_continue();
         self.clear_unused_pages()?;

@@ -11,11 +11,11 @@
 use crate::buckets::{Delta, Load, Totals};
 use crate::error::Result;
 use crate::pager::interleave::{self, step};
-use crate::pager::pool::{lock_without_values, refuse_to_wait_with_values};
+use crate::pager::pool::refuse_to_wait_with_values;
 use crate::pager::thread_slot::{SHARED, SLOT_COUNT, slot_of_thread};
-use crate::pager::{HolderId, this_thread, would_wait_for_itself};
+use crate::pager::{HolderGuard, HolderLock};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::*};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Two cache lines each, since processors fetch lines in pairs.
 #[derive(Default)]
@@ -45,9 +45,8 @@ pub(super) struct Counted(Arc<[Slot; SLOT_COUNT]>);
 pub(super) struct Gate {
     slots: Counted,
     closed: AtomicBool,
-    closer: Mutex<()>,
-    /// The thread that has closed the gate.
-    closed_by: Mutex<Option<HolderId>>,
+    /// Held by the thread that has closed the gate.
+    closer: HolderLock,
     /// A thread adds to the load once it has counted this many bytes.
     step_bytes: i64,
 }
@@ -61,7 +60,7 @@ pub(super) struct WriterGuard<'g> {
 /// The closed gate: no writer is inside.
 pub(super) struct ClosedGate<'g> {
     gate: &'g Gate,
-    _closer: MutexGuard<'g, ()>,
+    _closer: HolderGuard<'g>,
 }
 
 impl Gate {
@@ -70,8 +69,7 @@ impl Gate {
         let gate = Gate {
             slots: Counted(Arc::new(std::array::from_fn(|n| Slot { is_shared: n == SHARED, ..Slot::default() }))),
             closed: AtomicBool::new(false),
-            closer: Mutex::new(()),
-            closed_by: Mutex::new(None),
+            closer: HolderLock::default(),
             step_bytes,
         };
         let base = &gate.slots.0[SHARED];
@@ -108,11 +106,7 @@ impl Gate {
     /// [`ErrorKind::WouldDeadlock`](crate::ErrorKind) if this thread has closed the gate.
     #[cold]
     pub(super) fn refuse_closer(&self) -> Result<()> {
-        if *self.closed_by() == Some(this_thread()) { Err(would_wait_for_itself()) } else { Ok(()) }
-    }
-
-    fn closed_by(&self) -> MutexGuard<'_, Option<HolderId>> {
-        self.closed_by.lock().unwrap_or_else(PoisonError::into_inner)
+        self.closer.refuse_holder()
     }
 
     #[inline]
@@ -127,9 +121,7 @@ impl Gate {
     /// # Errors
     /// The errors of [`enter`](Self::enter).
     pub(super) fn close(&self) -> Result<ClosedGate<'_>> {
-        self.refuse_closer()?;
-        let closer = lock_without_values(&self.closer)?;
-        *self.closed_by() = Some(this_thread());
+        let closer = self.closer.acquire()?;
         step();
         self.closed.store(true, SeqCst);
         step();
@@ -272,7 +264,6 @@ impl Drop for WriterGuard<'_> {
 
 impl Drop for ClosedGate<'_> {
     fn drop(&mut self) {
-        *self.gate.closed_by() = None;
         step();
         self.gate.closed.store(false, SeqCst);
     }

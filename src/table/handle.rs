@@ -11,8 +11,8 @@ use crate::buckets::Buckets;
 use crate::error::Result;
 use crate::hash::HashFunction;
 use crate::io::Access;
-use crate::pager::Pager;
 use crate::pager::wal::Reader;
+use crate::pager::{HolderLock, Pager};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
@@ -39,8 +39,8 @@ pub struct Table {
     pub(super) stored_bytes_min: usize,
     pub(super) types: Mutex<Types>,
     pub(super) publisher: Mutex<Option<Publisher>>,
-    /// Locked by the thread that compacts.
-    pub(super) compaction: Mutex<()>,
+    /// Held by the thread that compacts.
+    pub(super) compaction: HolderLock,
     pub(super) closed: AtomicBool,
     /// Set during the replay at an open: nothing is logged.
     pub(super) replaying: bool,

@@ -18,7 +18,7 @@ use crate::events::event;
 use crate::hash::{HashFunction, HashKind};
 use crate::io::memory_share_bytes;
 use crate::linear;
-use crate::pager::{Create, FRAME_BYTES_MIN, OpenOptions, Pager};
+use crate::pager::{Create, FRAME_BYTES_MIN, HolderLock, OpenOptions, Pager};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -224,7 +224,7 @@ impl Table {
             },
             types: Mutex::default(),
             publisher: Mutex::default(),
-            compaction: Mutex::default(),
+            compaction: HolderLock::default(),
             closed: AtomicBool::new(false),
             replaying: false,
             replayed: 0,

@@ -669,6 +669,7 @@ spt_status spt_cursor_close(spt_cursor *cursor);
  *
  * Errors:
  *   SPT_STOPPED  `progress` cancelled it; what was compacted so far stays compacted
+ *   SPT_WOULD_DEADLOCK  called from the `progress` of another compaction of the table
  *   or an error of spt_remove or spt_sync
  */
 spt_status spt_compact(spt_table *table, spt_progress_fn progress, void *context);

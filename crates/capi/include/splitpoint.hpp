@@ -947,7 +947,8 @@ public:
     }
 
     /** Copies the value to `value`, and returns whether the key is present; if not, `value` is empty. Allocates only if
-     * its capacity is too small. */
+     * its capacity is too small.
+     * `key` must not be in `value`. */
     bool get_into(std::string_view key, std::string &value, Error *error = nullptr) const
     {
         return detail::copy_value(value, error, [&](char *buffer, std::size_t capacity, std::size_t *len) {

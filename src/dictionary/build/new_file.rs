@@ -3,7 +3,7 @@
 use super::intake::Intake;
 use super::merge::write_merged;
 use super::plan::Plan;
-use super::sort::Sorter;
+use super::sort::{Sorted, Sorter};
 use super::writer::begin_file;
 use crate::dictionary::read::file::DictionaryFile;
 use crate::error::Result;
@@ -38,20 +38,24 @@ impl NewFile {
     pub fn finish(self, plan: &Plan, intake: Intake, old: Option<&Arc<DictionaryFile>>) -> Result<u64> {
         // A forked child must fail here, before an error could remove the file.
         let sorter = intake.finish()?.pop().expect("one sort for one file");
-        let pairs = write_sorted(plan.for_writing(&self.path, 1), sorter, old, false, || Ok(*self.output))?;
+        let plan = plan.for_writing(&self.path, 1);
+        let (pairs, sorted) = write_sorted(plan, sorter, old, false, || Ok(*self.output))?;
+        // The next sort overwrites what this one left, and once the dictionary has its name this is not a failure.
+        let _ = sorted.done();
         Ok(pairs.expect("written, as it is not kept"))
     }
 }
 
 /// Writes what `sorter` took, merged with `old`, to the file that `output` begins. Returns its number of pairs; `None`
-/// if nothing was taken and `old` is kept in this case.
+/// if nothing was taken and `old` is kept in this case. Also returns the sort: the caller removes its saved files once
+/// the dictionary has its name.
 pub(crate) fn write_sorted(
     plan: Plan,
     sorter: Sorter,
     old: Option<&Arc<DictionaryFile>>,
     old_is_kept: bool,
     output: impl FnOnce() -> Result<AtomicFile>,
-) -> Result<Option<u64>> {
+) -> Result<(Option<u64>, Sorted)> {
     let forecast = sorter.forecast().with_old(old.map(|old| &**old), sorter.removals());
     let shares = plan.shares(&forecast)?;
     let mut sorted = sorter.finish_within(shares.sort)?;
@@ -59,7 +63,6 @@ pub(crate) fn write_sorted(
     if !old_is_kept || sorted.records() > 0 {
         pairs = Some(write_merged(plan, shares, output()?, old, &mut sorted)?.pairs);
     }
-    // The next sort overwrites what this one left, and once the dictionary has its name this is not a failure.
-    let _ = sorted.done();
-    Ok(pairs)
+    sorted.end();
+    Ok((pairs, sorted))
 }

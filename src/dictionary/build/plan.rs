@@ -194,10 +194,14 @@ impl Plan {
     /// The share for writing the file at `path`, one of `parts` files; each thread writes one at a time.
     pub fn for_writing(&self, path: &Path, parts: usize) -> Plan {
         let at_once = self.files_at_once(parts);
-        // The memory that the sorts of the other shards hold while this one is written.
-        let held = self.memory_bytes / parts as u64 / 2 * (parts - at_once) as u64;
+        // The sorts of the other shards wait while this one is written. Each may hold seven eighths of its share:
+        // sealed blocks 4, blocks being filled 2, spare buffers 1.
+        let eighth = self.memory_bytes / parts as u64 / 8 * (parts - at_once) as u64;
+        let share = |held: u64| (self.memory_bytes - held) / at_once as u64;
+        // With little memory a filter gets room for its segments, and the sorts are counted as if they held half.
+        let least = if self.filter().is_some() { share(4 * eighth).min(2 * SEGMENT_BUILD_BYTES) } else { 0 };
         Plan {
-            memory_bytes: (self.memory_bytes - held) / at_once as u64,
+            memory_bytes: share(7 * eighth).max(least),
             threads: self.thread_count() / at_once,
             temporary: self.temporary_for(path),
             ..self.clone()

@@ -108,11 +108,17 @@ impl DirectoryWriter {
     }
 
     /// Makes `manifest` the manifest of the directory, then removes the files of `previous` that it does not refer to.
-    /// If publishing fails, removes the new files instead.
-    pub fn publish(mut self, manifest: &Manifest, previous: &Previous) -> Result<()> {
+    /// If publishing fails, removes the new files instead. Files for which `is_in_use` returns true stay: the caller
+    /// removes them afterwards.
+    pub fn publish(
+        mut self,
+        manifest: &Manifest,
+        previous: &Previous,
+        is_in_use: impl Fn(&Path) -> bool,
+    ) -> Result<()> {
         let new: Vec<&str> = manifest.shards.iter().map(|shard| &shard.name[..]).collect();
         let old: Vec<&str> = previous.names.iter().map(|name| &name[..]).collect();
-        self.remove_leftovers(manifest.generation, &[&new[..], &old].concat());
+        self.remove_leftovers(manifest.generation, &[&new[..], &old].concat(), is_in_use);
         let published = self.manifest.publish(manifest.text().as_bytes()).map_err(Error::from);
         if !self.manifest.is_published() {
             self.remove(&new, &old);
@@ -128,12 +134,15 @@ impl DirectoryWriter {
         Ok(())
     }
 
-    /// Removes what killed processes left: files with the name of a shard that are not among `kept`. Until the manifest
-    /// is renamed, no other writer can be active here. After that there may be one, and its files are not in a manifest
-    /// either.
-    fn remove_leftovers(&self, generation: u64, kept: &[&str]) {
+    /// Removes what killed processes left: files with the name of a shard that are not among `kept` and not in use.
+    /// Until the manifest is renamed, no other writer can be active here. After that there may be one, and its files
+    /// are not in a manifest either.
+    fn remove_leftovers(&self, generation: u64, kept: &[&str], is_in_use: impl Fn(&Path) -> bool) {
         let names = self.storage.names_in(&self.directory.path).unwrap_or_default();
-        let left = |name: &&str| generation_of(name).is_some_and(|left| left <= generation);
+        let left = |name: &&str| {
+            let is_ours = generation_of(name).is_some_and(|left| left <= generation);
+            is_ours && !is_in_use(&self.directory.path.join(name))
+        };
         let (manifests, others): (Vec<&str>, Vec<&str>) =
             names.iter().map(|name| &name[..]).filter(left).partition(|name| temporary::is_manifest(name));
         // A sort's manifest is last: without it, its other temporary files would be taken for a user's.

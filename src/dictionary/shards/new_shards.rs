@@ -86,13 +86,18 @@ impl NewShards {
             paths.iter().for_each(|path| drop(plan.storage.remove(path)));
         })?;
         let NewShards { writer, previous, mut manifest, kept, .. } = self;
-        for ((shard, pairs), kept) in manifest.shards.iter_mut().zip(written).zip(kept) {
+        let mut sorts = Vec::with_capacity(written.len());
+        for ((shard, (pairs, sorted)), kept) in manifest.shards.iter_mut().zip(written).zip(kept) {
+            sorts.push(sorted);
             match pairs {
                 Some(pairs) => shard.pairs = pairs,
                 None => *shard = kept.expect("a shard that was not written was kept"),
             }
         }
-        writer.publish(&manifest, &previous)?;
+        // Until then a build that is killed continues from what all sorts have saved.
+        writer.publish(&manifest, &previous, |path| sorts.iter().any(|sorted| sorted.keeps(path)))?;
+        // The next publish removes what this leaves, so this is not a failure.
+        sorts.into_iter().for_each(|sorted| drop(sorted.done()));
         Ok(manifest.shards.iter().map(|shard| shard.pairs).sum())
     }
 }

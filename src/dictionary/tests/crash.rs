@@ -326,3 +326,44 @@ fn a_publish_that_is_cut_short_leaves_no_temporary_file_of_a_sort_without_its_ma
     }
     assert!(cut > 0, "no publish was cut short between two removals");
 }
+
+#[test]
+fn a_build_of_shards_that_ends_before_its_manifest_is_published_continues_from_all_that_was_saved() {
+    const PAIRS: u64 = 500;
+    let case = Case { shards: 3, index: Index::page(), resume: true, ..CASE };
+    let disk = disk();
+    let run = || -> Result<u64> {
+        let mut build = case.builder(&disk).start(PATH)?;
+        case.after().iter().try_for_each(|(key, value)| build.push(key, value))?;
+        build.save()?;
+        build.finish()
+    };
+    let names_a_shard = |event: &Event| matches!(event, Event::Rename(_, to) if to.extension().is_some());
+    let names_the_manifest = |event: &Event| matches!(event, Event::Rename(_, to) if to.ends_with("manifest"));
+    assert_eq!(run().unwrap(), PAIRS);
+    let trace = disk.trace();
+    let first = trace.iter().position(names_a_shard).unwrap();
+    let last = trace.iter().position(names_the_manifest).unwrap();
+    let mut continued = 0;
+    for (fault, lasting) in [(Fault::Dead, true), (Fault::Io, false)] {
+        for at in first..=last {
+            let context = format!("{fault:?} at call {at} of {first} to {last}");
+            disk.reset(State::default());
+            disk.plan(Some(Plan { fault, at: at as u64, lasting }));
+            let ended = run();
+            disk.plan(None);
+            // The threads of a build call the disk in any order.
+            let trace = disk.trace();
+            if ended.is_ok() || !trace.iter().any(names_a_shard) || trace.iter().any(names_the_manifest) {
+                continue;
+            }
+            let build = case.builder(&disk).start(PATH).unwrap();
+            assert_eq!((build.resumed_pairs(), build.discarded_pairs()), (PAIRS, 0), "{context}");
+            assert_eq!(build.finish().unwrap(), PAIRS, "{context}");
+            assert_eq!(found(&case, &disk, &context), Survivor::New, "{context}");
+            assert_eq!(without_unnamed(left_behind(&disk)), [""; 0], "{context}");
+            continued += 1;
+        }
+    }
+    assert!(continued > 20, "{continued}");
+}

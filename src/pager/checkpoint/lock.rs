@@ -1,12 +1,12 @@
-//! The checkpoint lock: one thread at a time makes a checkpoint.
+//! The checkpoint lock: one thread at a time makes a checkpoint. Also a lock that refuses the thread that holds it.
 //!
 //! Other threads may wait for its end, or until it has begun a new segment of the log. A backup holds the lock for a
 //! long time; writers behave differently during one (`table/checkpoint.rs`).
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::pager::interleave;
-use crate::pager::pool::refuse_to_wait_with_values;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use crate::pager::pool::{lock_without_values, refuse_to_wait_with_values};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
 
@@ -26,16 +26,59 @@ enum Holder {
 }
 
 /// A thread, or a task in a test of interleavings, where tasks share a thread.
-pub(crate) type HolderId = (ThreadId, Option<usize>);
+type HolderId = (ThreadId, Option<usize>);
 
-pub(crate) fn this_thread() -> HolderId {
+fn this_thread() -> HolderId {
     (std::thread::current().id(), interleave::task_id())
 }
 
 /// The error of a call that would wait for its own thread.
-pub(crate) fn would_wait_for_itself() -> Error {
-    let what = "called from the progress function of a backup or check of the same table, so it would wait for itself";
+fn would_wait_for_itself() -> Error {
+    let what = "called from the progress function of a backup, check or compaction of the same table, so it would wait \
+                for itself";
     Error::new(ErrorKind::WouldDeadlock, what).with_hint("Call it when that is done.")
+}
+
+/// A lock that refuses the thread that holds it already.
+#[derive(Default)]
+pub(crate) struct HolderLock {
+    lock: Mutex<()>,
+    holder: Mutex<Option<HolderId>>,
+}
+
+/// Holds a [`HolderLock`] until dropped.
+pub(crate) struct HolderGuard<'l> {
+    lock: &'l HolderLock,
+    _locked: MutexGuard<'l, ()>,
+}
+
+impl HolderLock {
+    /// Waits for the lock.
+    ///
+    /// # Errors
+    /// [`ErrorKind::WouldDeadlock`] if this thread holds it, or would have to wait while it holds a value.
+    pub(crate) fn acquire(&self) -> Result<HolderGuard<'_>> {
+        self.refuse_holder()?;
+        let locked = lock_without_values(&self.lock)?;
+        *self.holder() = Some(this_thread());
+        Ok(HolderGuard { lock: self, _locked: locked })
+    }
+
+    /// # Errors
+    /// [`ErrorKind::WouldDeadlock`] if this thread holds the lock.
+    pub(crate) fn refuse_holder(&self) -> Result<()> {
+        if *self.holder() == Some(this_thread()) { Err(would_wait_for_itself()) } else { Ok(()) }
+    }
+
+    fn holder(&self) -> MutexGuard<'_, Option<HolderId>> {
+        self.holder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for HolderGuard<'_> {
+    fn drop(&mut self) {
+        *self.lock.holder() = None;
+    }
 }
 
 /// Holds the checkpoint lock until dropped.

@@ -5,6 +5,8 @@ use crate::io::{Disk, Mode, Storage};
 use crate::random::Random;
 use crate::table::{Table, TableOptions};
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -205,6 +207,24 @@ fn a_second_compaction_writes_almost_nothing() {
     table.compact().unwrap();
     let again = table.counters().frames_written - written;
     assert!(again <= frames / 50, "{again} of {frames} frames");
+}
+
+#[test]
+fn a_compaction_begun_from_the_progress_function_of_another_is_an_error() {
+    let table = TableOptions::new().seed(1).in_memory().unwrap();
+    table.put(b"key", b"value").unwrap();
+    let mut refused = 0;
+    let begin_another = |_, _| {
+        assert_eq!(table.compact().unwrap_err().kind(), ErrorKind::WouldDeadlock);
+        refused += 1;
+        ControlFlow::Continue(())
+    };
+    table.compact_with(begin_another).unwrap();
+    assert!(refused > 0);
+    // A panic of the function ends the compaction.
+    let panics = || table.compact_with(|_, _| panic!("of the function"));
+    assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+    table.compact().unwrap();
 }
 
 #[test]

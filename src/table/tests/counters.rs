@@ -65,6 +65,7 @@ fn changes_are_counted_one_by_one() {
     let mut batch = table.batch();
     batch.put(b"batch", b"1").unwrap();
     batch.remove(&1u32.to_le_bytes()).unwrap();
+    batch.remove(b"absent").unwrap();
     batch.commit().unwrap();
     let stats = table.counters();
     assert_eq!((stats.puts, stats.removals, stats.pairs), (2002, 1, 2000));

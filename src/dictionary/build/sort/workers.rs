@@ -14,7 +14,7 @@ use super::external_merge::{ExternalMerge, MergeSpace};
 use super::lengths::{Lengths, PutLengths};
 use super::piece::{SortRules, SortScratch, sort_piece};
 use super::saved::SavedFile;
-use super::temporary::Source;
+use super::temporary::{Source, name};
 use crate::dictionary::build::duplicates::SortError;
 use crate::dictionary::build::far::FarFile;
 use crate::dictionary::build::progress::ProgressCounter;
@@ -24,7 +24,7 @@ use crate::heap;
 use crate::io::Storage;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -347,6 +347,20 @@ impl Sorted {
         }
     }
 
+    /// The output is written: ends the threads and closes files. The files of a sort that can be resumed stay until
+    /// [`done`](Self::done).
+    pub(crate) fn end(&mut self) {
+        self.stop();
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        self.far = None;
+    }
+
+    /// Whether the file at `path` has the name of one that a later sort continues from.
+    pub(crate) fn keeps(&self, path: &Path) -> bool {
+        let start = name(&self.prefix, "");
+        self.manifest.is_some() && path.as_os_str().as_encoded_bytes().starts_with(start.as_os_str().as_encoded_bytes())
+    }
+
     /// The result is safe: removes what the sort has stored. Without this call, the files of a sort that can be resumed
     /// are kept.
     pub(crate) fn done(mut self) -> Result<()> {
@@ -408,8 +422,7 @@ impl Sorted {
 
 impl Drop for Sorted {
     fn drop(&mut self) {
-        self.stop();
-        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        self.end();
         if let Some(manifest) = self.manifest.take().filter(|_| !self.saved) {
             // The sort cannot continue.
             let _ = manifest.remove(self.storage.as_ref());
