@@ -327,8 +327,8 @@ impl Buckets {
     }
 
     /// Moves a group of buckets to `room`. Returns `None` if there is no room, the group is no longer there, or one of
-    /// its pages is being read. The caller keeps writers out: the pages of a group are found by arithmetic, so none may be in use
-    /// while it moves.
+    /// its pages is being read. The caller keeps writers out: the pages of a group are found by arithmetic, so none may
+    /// be in use while it moves.
     ///
     /// # Errors
     /// A failure to read the group; it has not moved.
@@ -366,8 +366,8 @@ impl Buckets {
         self.groups[group].store(new, Release);
         let view = self.view();
         self.set_view(View::new(view.max_bucket(), view.version().wrapping_add(1)));
-        // One that latched an old page before that does not look at the version again. It still reads overflow pages and
-        // extents, and writers, which latch the new pages, may change these once the gate opens.
+        // One that latched an old page before that does not look at the version again. It still reads overflow pages
+        // and extents, and writers, which latch the new pages, may change these once the gate opens.
         (0..frames).try_for_each(|frame| self.pager.wait_for_readers(first_old + frame))?;
         self.pager.free(from.first, from.units)?;
         Ok(Some(Movable { first: unit, ..from }))

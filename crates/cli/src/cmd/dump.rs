@@ -5,7 +5,7 @@ use super::filter::{KeyFilter, Limit};
 use super::salvage;
 use super::store::Store;
 use super::write_tree;
-use super::{own_files, refuse_own};
+use super::{own_files, refuse_own, stopped};
 use crate::failure::{Failure, Result};
 use crate::format::{About, Format, Pair, WriteFormat, Writer};
 use crate::interrupt::{Interrupt, Signal};
@@ -332,17 +332,6 @@ impl Dumping<'_> {
 
     fn failed(&self, what: String) -> Failure {
         Failure::no(format_args!("{}: {what}", self.dump.file.display()))
-    }
-}
-
-/// Describes the output that a signal has cut short.
-pub fn stopped(rows: u64, format: Format) -> String {
-    let rows = count_of(rows, "row");
-    match format {
-        Format::Tsv | Format::Csv | Format::Jsonl | Format::Raw | Format::Lines => {
-            format!("{rows} written, all complete")
-        }
-        _ => format!("{rows} written, without the end that {} has", format.name()),
     }
 }
 

@@ -39,6 +39,8 @@ mod write_tree;
 
 use crate::escapes;
 use crate::failure::{Failure, Result};
+use crate::format::Format;
+use crate::number::count_of;
 use splitpoint::OutputFile;
 use std::ffi::OsStr;
 use std::fs;
@@ -137,6 +139,17 @@ fn own_files(file: &Path) -> Vec<(u64, u64)> {
     });
     let in_directory = fs::read_dir(&file).into_iter().flatten().flatten().map(|entry| entry.path());
     with_logs.chain(in_directory).filter_map(|path| identity(&path)).collect()
+}
+
+/// Describes the output that a signal has cut short.
+fn stopped(rows: u64, format: Format) -> String {
+    let rows = count_of(rows, "row");
+    match format {
+        Format::Tsv | Format::Csv | Format::Jsonl | Format::Raw | Format::Lines => {
+            format!("{rows} written, all complete")
+        }
+        _ => format!("{rows} written, without the end that {} has", format.name()),
+    }
 }
 
 /// Refuses an output that would replace one of the files `own`, which the command reads.

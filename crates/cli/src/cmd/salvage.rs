@@ -3,7 +3,7 @@
 //! The library reads the file ([`splitpoint::salvage`]). This writes rows, names what is damaged, and reports at the
 //! end how many pairs were recovered, how many were not, and where to put them.
 
-use super::dump::stopped;
+use super::stopped;
 use crate::failure::{Failure, Result};
 use crate::format::{About, Format, Pair, Writer};
 use crate::interrupt::Interrupt;

@@ -14,6 +14,7 @@ const CHANGED: &[(&str, &str)] = &[
     ("splitpoint lab kernel", "splitpoint lab kernel --runs 1"),
     ("splitpoint lab tune", "splitpoint lab tune --time 1"),
     (" --time 1 users.spt --time 300", " --time 1 users.spt"),
+    ("/mnt/backups/users.spt --force", "users.bak --force"),
     ("/mnt/backups/", ""),
     ("~/src", "tree"),
     ("paths /usr", "paths tree"),
