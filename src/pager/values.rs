@@ -316,7 +316,8 @@ impl<'p> Values<'p> {
     pub(super) fn close(&self) -> Result<()> {
         self.close_window(&mut self.window())?;
         self.stored.bytes.store(0, Relaxed);
-        self.allocator.end_windows()
+        self.allocator.end_windows();
+        Ok(())
     }
 
     /// Begins a compaction, during which there is no window. At most one runs at a time.

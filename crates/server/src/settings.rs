@@ -64,6 +64,14 @@ impl Settings {
         self.password.read().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
+    /// Lets a client in that was refused, as a guest, for as long as no password is needed.
+    pub(crate) fn admit(&self, authenticated: &mut bool, is_guest: &mut bool) {
+        if *is_guest || !*authenticated {
+            *is_guest = !self.needs_password();
+            *authenticated = *is_guest;
+        }
+    }
+
     /// Sets the password; an empty one removes it. Existing connections stay authenticated.
     pub fn set_password(&self, password: &[u8]) {
         self.users.set_password(password);

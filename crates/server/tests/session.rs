@@ -1150,6 +1150,14 @@ fn a_client_that_has_not_given_the_password_may_continue_once_it_is_removed() {
         // Its requests may also be long again.
         let mset = format!("MSET{}", " k v".repeat(100));
         assert_eq!(replies_to(&mut other, &[&mset, "GET k", "ACL WHOAMI"]), ["+OK", "$1 v", "$7 default"]);
+        // It is a guest until a password is needed again; who has given one stays.
+        let mut third = another(&admin);
+        assert_eq!(replies_to(&mut admin, &["CONFIG SET requirepass new"]), ["+OK"]);
+        assert_eq!(replies_to(&mut other, &["GET k"]), ["-NOAUTH Authentication required."]);
+        assert_eq!(replies_to(&mut third, &["GET k"]), ["$1 v"]);
+        assert_eq!(replies_to(&mut other, &["AUTH new", "GET k"]), ["+OK", "$1 v"]);
+        assert_eq!(replies_to(&mut admin, &["CONFIG SET requirepass other", "GET k"]), ["+OK", "$1 v"]);
+        assert_eq!(replies_to(&mut other, &["GET k"]), ["$1 v"]);
     }
 }
 

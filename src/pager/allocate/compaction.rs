@@ -182,8 +182,9 @@ impl<'p> Allocator<'p> {
         loop {
             let end = self.frames.frame_count();
             if let Some(last) = space.runs.last().filter(|last| last.end == end) {
-                self.cut(&mut space, last.start)?;
+                self.frames.read_entries(last.start, end)?; // what can fail, while nothing has changed
                 space.remove_free(&last);
+                self.cut(&mut space, last.start);
                 continue;
             }
             let Some(group) = self.frames.file.maps.zones().ilog2().checked_sub(1) else { return Ok(()) };
@@ -201,8 +202,9 @@ impl<'p> Allocator<'p> {
             if first + count != end || u64::from(first) > described {
                 return Ok(());
             }
+            self.frames.read_entries(first, end)?;
             self.fill_used_bits(first, described as FrameNo - first, 0)?; // less than `end`, as compared
-            self.cut(&mut space, first)?;
+            self.cut(&mut space, first);
             self.frames.file.maps.set_group(group as usize, 0);
             space.fixed.remove(&first);
         }

@@ -364,7 +364,7 @@ impl Allocator<'_> {
     /// Adds all free space to the lists.
     fn learn_all(self, space: &mut Space) -> Result<()> {
         self.free_kept_in(space)?;
-        self.learn_set_aside(space, usize::MAX)?;
+        self.learn_set_aside(space, usize::MAX);
         while self.learn_zone(space)? {}
         Ok(())
     }
@@ -392,18 +392,16 @@ impl Allocator<'_> {
     }
 
     /// Cuts the file to end at frame `end`.
-    pub(in crate::pager) fn cut(self, space: &mut Space, end: FrameNo) -> Result<()> {
+    pub(in crate::pager) fn cut(self, space: &mut Space, end: FrameNo) {
         let old = self.frames.frame_count();
-        self.frames.read_entries(end, old)?; // what can fail, while nothing has changed
         // In this order: an eviction that began before is waited for, and none begins after that.
         self.frames.file.set_frame_count(end);
         for frame in end..old {
             self.frames.pool.forget(frame);
         }
-        self.frames.cut(end, old)?;
+        self.frames.cut(end, old);
         space.reserved_frames = space.reserved_frames.min(end);
         space.zones_known = space.zones_known.min(end.div_ceil(ZONE_FRAMES));
-        Ok(())
     }
 
     /// Free units in the whole file. Reads every map frame.

@@ -32,7 +32,7 @@ impl Allocator<'_> {
         let is_much_free = self.has_much_free_room(&mut space)?;
         self.leave_window_in(&mut space, FrameNo::MAX)?;
         if is_much_free {
-            self.learn_set_aside(&mut space, FRAMES_AT_ONCE)?;
+            self.learn_set_aside(&mut space, FRAMES_AT_ONCE);
             return Ok(None);
         }
         // From here on most new frames are a window's, which need no memory.
@@ -135,25 +135,23 @@ impl Allocator<'_> {
 
     /// Called when a checkpoint begins. If there was no window since the last one, other values may have what is set
     /// aside.
-    pub(in crate::pager) fn end_windows(self) -> Result<()> {
+    pub(in crate::pager) fn end_windows(self) {
         let mut space = self.frames.space();
         if !std::mem::take(&mut space.has_windows) {
-            self.learn_set_aside(&mut space, FRAMES_AT_ONCE)?;
+            self.learn_set_aside(&mut space, FRAMES_AT_ONCE);
         }
-        Ok(())
     }
 
-    /// Puts the free units of up to `count` frames that are set aside into the lists.
-    pub(super) fn learn_set_aside(self, space: &mut Space, count: usize) -> Result<()> {
+    /// Puts the free units of up to `count` frames that are set aside into the lists. If the map frame of one cannot be
+    /// read, only the next open finds its room.
+    pub(super) fn learn_set_aside(self, space: &mut Space, count: usize) {
         for _ in 0..count {
-            let Some(&frame) = space.set_aside.last() else { break };
+            let Some(frame) = space.set_aside.pop() else { break };
             // The file may have been cut, or all of the frame freed, and then a window may have it again.
             if frame < self.frames.frame_count() && !space.window.contains(&frame) {
-                self.learn_frame(space, frame)?;
+                let _ = self.learn_frame(space, frame);
             }
-            space.set_aside.pop();
         }
-        Ok(())
     }
 
     /// The number of frames that are set aside.

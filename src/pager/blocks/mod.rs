@@ -316,7 +316,7 @@ impl Blocks {
     }
 
     /// Reads the frames of a range from the file, those in adjacent blocks with one call, and passes those that are
-    /// intact to `take`. Gathered values may be missing.
+    /// intact to `take`.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind), and [`ErrorKind::Corrupt`](crate::ErrorKind) for a damaged map.
@@ -644,22 +644,22 @@ impl Blocks {
         }
     }
 
-    /// Reads the entries of the frames from `first` to `end`: if that fails, so would [`cut`](Self::cut), halfway.
+    /// Reads the entries of the frames from `first` to `end`, so that an error comes before a [`cut`](Self::cut).
     pub(in crate::pager) fn read_entries(&self, file: &TableFile, first: FrameNo, end: FrameNo) -> Result<()> {
         (first..end).try_for_each(|frame| self.map.entry(file, frame).map(drop))
     }
 
     /// Forgets the frames from `first` to `end`, which are cut off the table. The caller keeps writers and checkpoints
     /// out.
-    pub(in crate::pager) fn cut(&self, file: &TableFile, first: FrameNo, end: FrameNo) -> Result<()> {
+    pub(in crate::pager) fn cut(&self, file: &TableFile, first: FrameNo, end: FrameNo) {
         for frame in first..end {
-            if self.map.entry(file, frame)?.is_none() {
+            // What can no longer be read may be an entry.
+            if self.map.entry(file, frame).is_ok_and(|entry| entry.is_none()) {
                 continue;
             }
             let free = self.map.lock().live.set(frame, Entry::NONE, false);
             free.into_iter().for_each(|block| self.room().free(block));
         }
-        Ok(())
     }
 
     /// Cuts free blocks off the end of the file, if there are many or `all` are to go. Nothing that a checkpoint in use

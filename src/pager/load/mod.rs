@@ -237,21 +237,20 @@ impl Frames {
             && self.file.file_frames.load(Acquire) > 0
     }
 
-    /// Reads what [`cut`](Self::cut) needs, and changes nothing.
+    /// Reads what a [`cut`](Self::cut) looks at, and changes nothing.
     pub(in crate::pager) fn read_entries(&self, first: FrameNo, end: FrameNo) -> Result<()> {
         self.blocks.as_ref().map_or(Ok(()), |blocks| blocks.read_entries(&self.file, first, end))
     }
 
     /// Called when frames `first..end` are cut off the table, and no thread writes them: frames that are allocated
     /// there later count as never written. The caller keeps writers and checkpoints out.
-    pub(in crate::pager) fn cut(&self, first: FrameNo, end: FrameNo) -> Result<()> {
+    pub(in crate::pager) fn cut(&self, first: FrameNo, end: FrameNo) {
         self.file.file_frames.fetch_min(first, AcqRel);
         match (&self.spill, &self.blocks) {
             (Some(spill), _) => (first..end).for_each(|frame| spill.cut(frame)),
-            (None, Some(blocks)) => blocks.cut(&self.file, first, end)?,
+            (None, Some(blocks)) => blocks.cut(&self.file, first, end),
             (None, None) => {}
         }
-        Ok(())
     }
 
     /// Whether a frame has other bytes than zeros.

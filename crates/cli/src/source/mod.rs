@@ -175,9 +175,11 @@ impl SourceArgs {
         }
     }
 
-    /// Returns everything that determines which pairs an input yields. The handling of bad rows is not part of it.
+    /// Returns everything that determines which pairs an input yields. The handling of bad rows is not part of it, but
+    /// the limit by which rows are skipped is.
     pub fn identity(&self) -> impl Hash {
-        (self.format, self.reading(), self.max_row)
+        let skips_by = (self.on_error == OnError::Skip && self.max_row != ROW_BYTES_MAX).then_some(self.max_row);
+        (self.format, self.reading(), skips_by)
     }
 
     /// Whether the user left the choice of the format to the program.

@@ -62,15 +62,21 @@ struct BitRange {
 impl BitRange {
     /// Parses the arguments from index `start` on: the two ends, and whether they count bits.
     fn ends(args: &Args<'_>, start: usize, is_position: bool) -> Result<(i64, i64, bool), Refusal> {
-        let in_bits = match args.len() {
-            len if len == start + 1 && !is_position => return Err(SYNTAX.into()),
-            len if len <= start + 2 => false,
-            len if len == start + 3 && args.is(start + 2, "bit") => true,
-            len if len == start + 3 && args.is(start + 2, "byte") => false,
-            _ => return Err(SYNTAX.into()),
+        let len = args.len();
+        if len > start + 3 || len == start + 1 && !is_position {
+            return Err(SYNTAX.into());
+        }
+        let unit = || {
+            let in_bits = len == start + 3 && args.is(start + 2, "bit");
+            let is_known = len < start + 3 || in_bits || args.is(start + 2, "byte");
+            if is_known { Ok(in_bits) } else { Err(Refusal::from(SYNTAX)) }
         };
         let from = args.get(start).map_or(Ok(0), integer)?;
+        if is_position {
+            unit()?; // BITPOS looks at it before the end
+        }
         let to = args.get(start + 1).map_or(Ok(-1), integer)?;
+        let in_bits = unit()?;
         Ok((from, to, in_bits))
     }
 

@@ -23,6 +23,8 @@ pub(crate) struct SessionState {
     pub(crate) database: usize,
     pub(crate) version: Version,
     pub(crate) authenticated: bool,
+    /// See [`Settings::admit`](crate::settings::Settings::admit).
+    pub(crate) is_guest: bool,
     /// Who the client is, as of this version of the users.
     pub(crate) user: Arc<User>,
     users_version: u64,
@@ -71,6 +73,7 @@ impl SessionState {
             database: 0,
             version: Version::Resp2,
             authenticated,
+            is_guest: false,
             user,
             users_version,
             replies: Replies::On,
@@ -92,7 +95,7 @@ impl SessionState {
     /// Switches the client to this user.
     pub(crate) fn become_user(&mut self, user: Arc<User>, authenticated: bool) {
         self.client.set_user(&user.name);
-        (self.user, self.authenticated) = (user, authenticated);
+        (self.user, self.authenticated, self.is_guest) = (user, authenticated, false);
     }
 
     /// Whether no user has changed since the user was looked up.

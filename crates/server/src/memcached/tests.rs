@@ -460,6 +460,8 @@ fn a_client_that_has_not_given_the_password_may_continue_once_it_is_removed() {
         let refused = ask();
         server.settings.set_password(b"");
         let answered = ask();
+        server.settings.set_password(b"new");
+        assert_eq!(ask(), refused);
         if is_binary {
             assert_eq!((answers(&refused)[0].1, answers(&answered)[0].1), (0x20, 1));
         } else {

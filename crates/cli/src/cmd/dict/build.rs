@@ -225,8 +225,8 @@ impl Build {
             if file.kind == Some(Kind::Table) {
                 if ServedFile::of(&self.source.cache.open_to_read(&file.path)?)?.has_marks() {
                     return Err(Failure::usage(format_args!(
-                        "{}: a server keeps lifetimes in it, and --resume cannot find its position again after keys \
-                         have expired; build without --resume",
+                        "{}: a server has kept lifetimes, flags or collections in it, so keys may expire, and --resume \
+                         could not find its position again; build without --resume",
                         file.name()
                     )));
                 }

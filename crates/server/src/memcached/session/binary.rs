@@ -166,6 +166,7 @@ impl MemcachedSession {
                 // Any user is accepted, as in the text protocol: `[authorize-as] 0 user 0 password`.
                 let password = request.value.splitn(3, |&b| b == 0).nth(2).unwrap_or_default();
                 self.authenticated = request.key == b"PLAIN" && self.server.settings.is_password(password);
+                self.is_guest = false;
                 self.outcomes().auth.count(self.authenticated);
                 if !self.authenticated {
                     return Err(Status::AuthError.into());

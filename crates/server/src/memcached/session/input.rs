@@ -100,6 +100,7 @@ impl MemcachedSession {
             Some(mut token) => match (token.next(), token.next()) {
                 (Some(_), Some(password)) => {
                     self.authenticated = self.server.settings.is_password(password);
+                    self.is_guest = false;
                     self.outcomes().auth.count(self.authenticated);
                     if self.authenticated { b"STORED\r\n" } else { b"CLIENT_ERROR authentication failure\r\n" }
                 }

@@ -50,6 +50,8 @@ pub struct MemcachedSession {
     client: Arc<Client>,
     figures: Arc<Figures>,
     authenticated: bool,
+    /// See [`Settings::admit`](crate::settings::Settings::admit).
+    is_guest: bool,
     /// The version of the users, and whether `default` was then allowed everything.
     permitted: Option<(u64, bool)>,
     /// Bytes of a refused value that must still be skipped.
@@ -80,10 +82,7 @@ impl Session for MemcachedSession {
             return (0, Flow::Wait);
         }
         server.space.note_len(input.len());
-        // The password may have been removed since the client connected.
-        if !self.authenticated && !server.settings.needs_password() {
-            self.authenticated = true;
-        }
+        server.settings.admit(&mut self.authenticated, &mut self.is_guest);
         if !self.is_permitted() {
             if self.is_binary != Some(true) {
                 out.extend_from_slice(b"SERVER_ERROR the rules of the user default do not allow everything\r\n");
@@ -142,6 +141,7 @@ impl MemcachedSession {
             client,
             figures,
             authenticated,
+            is_guest: false,
             permitted: None,
             swallow: 0,
             scanned: 0,

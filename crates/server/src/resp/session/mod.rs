@@ -76,10 +76,8 @@ enum Ending {
 
 impl Session for RespSession {
     fn execute(&mut self, input: &[u8], out: &mut Vec<u8>, patience: Patience) -> (usize, Flow) {
-        // The password may have been removed since the client connected.
-        if !self.state.authenticated && !self.state.server.settings.needs_password() {
-            self.state.authenticated = true;
-        }
+        let state = &mut self.state;
+        state.server.settings.admit(&mut state.authenticated, &mut state.is_guest);
         let mut at = 0;
         loop {
             self.requests.clear();
