@@ -7,7 +7,7 @@
 //!
 //! Such a value is copied to the operating system once; memory, a log and a later checkpoint would be three copies. A
 //! log that waits for the disk has it whole, so that a put waits for one sync. In batches, appends and all other
-//! writes, values are stored as others are.
+//! writes, and without a log, values are stored as others are.
 //!
 //! Source: docs/architecture.md, "Log". Not here: where in the file (`pager/values.rs`).
 

@@ -1,7 +1,8 @@
 //! Room for values that are written to their blocks at once: adjacent free frames, which one value after another fills.
 //!
 //! The units of a window count as used only once a value has them, so at any moment the map frames have what is in use.
-//! The rest of a window is in no list: other allocations do not find it.
+//! The rest of a window is in no list: other allocations do not find it. The end of a large one stays out of the lists
+//! for longer: it is *set aside*.
 //!
 //! Not here: the blocks of these frames, and writing them (`pager/values.rs`).
 
@@ -14,7 +15,8 @@ use std::ops::Range;
 /// The length of a window: a 32nd of the table, within these limits.
 const WINDOW_BYTES: (u64, u64) = (64 << 10, 2 << 20);
 
-/// Frames that were set aside are learned so many at a time: their map frames may have to be read, while writers wait.
+/// How many frames that were set aside are put into the lists at once. Their map frames may have to be read while
+/// writers wait.
 const FRAMES_AT_ONCE: usize = 256;
 
 impl Allocator<'_> {
