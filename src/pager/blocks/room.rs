@@ -573,4 +573,23 @@ mod tests {
         }
         assert!(far > 3 * 512, "{far}");
     }
+
+    #[test]
+    fn a_file_does_not_end_between_the_homes_of_a_bitmap() {
+        const BLOCK_BYTES: usize = 4096;
+        let region = region_blocks(BLOCK_BYTES);
+        let mut room = Room::new(BLOCK_BYTES, BlockSet::default(), 0, 0);
+        let mut taken: Vec<u32> = (0..2 * region).map(|_| room.take()).collect();
+        taken.sort_unstable();
+        // Freed from the end on, until the file may end before the homes of the second region.
+        let end = loop {
+            room.free(taken.pop().unwrap());
+            match room.end_to_cut_to(false) {
+                Some(end) if end <= region => break end,
+                end => assert_ne!(end, Some(region + 1)),
+            }
+        };
+        room.cut_to(end);
+        assert_eq!((room.end, room.free), (region, region - room.taken.len()));
+    }
 }
