@@ -20,7 +20,7 @@ pub struct TableSurvey {
     pub page_bytes: u32,
     /// Bytes of a frame: the unit of I/O and checksum.
     pub frame_bytes: u32,
-    /// Bytes of the file, or that it would have.
+    /// Bytes of all frames, in memory or in the file. Not the length of the file.
     pub file_bytes: u64,
     /// Bytes of all keys and values.
     pub payload_bytes: u64,

@@ -26,7 +26,7 @@ pub struct TableCounters {
     pub payload_bytes: u64,
     /// The current number of buckets.
     pub buckets: u64,
-    /// Bytes of the file; for a table in memory, of the file that it would have.
+    /// Bytes of all frames, in memory or in the file. Not the length of the file.
     pub file_bytes: u64,
     /// Bytes of memory that pages currently take.
     pub memory_bytes: u64,

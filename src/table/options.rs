@@ -168,8 +168,8 @@ impl TableOptions {
 
     /// Bytes of pages kept in memory; by default half of the machine's memory, or a quarter of the limit of the
     /// process's container or `ulimit -v`, if that is less. A table in memory with this option moves the rest to an
-    /// unlinked temporary file. A table in a file moves changed pages to an unnamed file in the same directory until
-    /// the next checkpoint; that file is as large as these pages.
+    /// unlinked temporary file. A table in a file writes changed pages to free room of that file, which grows by them
+    /// until the next checkpoint.
     ///
     /// At least 64 frames. Memory may exceed the limit by 512 KiB, for evicted pages and new ones. The log is mapped.
     /// On Linux the file of a table is mapped, too, if it is larger than the limit but not than half of the machine's

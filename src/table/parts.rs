@@ -76,6 +76,7 @@ impl Table {
         if self.pager.has_file() {
             let mut fits = false;
             self.update(key, |old| {
+                fits = false; // it may be called again, after another thread has changed the value
                 let mut value = old?.to_vec();
                 let place = at.checked_add(part.len()).and_then(|end| value.get_mut(at..end));
                 fits = place.is_some();

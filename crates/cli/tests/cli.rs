@@ -610,14 +610,14 @@ mod signals {
                 load.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
                 let mut load = Running(Some(load.spawn().unwrap()));
                 let mut stdin = load.0.as_mut().unwrap().stdin.take().unwrap();
+                write_many_rows(&mut stdin); // from here on it watches, and has rows
                 // Until the reader is gone.
                 let feeder = std::thread::spawn(move || {
-                    (0..).step_by(1000).find(|first| {
+                    (30_000..).step_by(1000).find(|first| {
                         let rows: String = (*first..first + 1000).map(row).collect();
                         stdin.write_all(rows.as_bytes()).is_err()
                     })
                 });
-                std::thread::sleep(Duration::from_millis(100));
                 send(signal, load.0.as_ref().unwrap());
                 let said = stopped_by(&end_of(&mut load), signal, number);
                 feeder.join().unwrap();

@@ -123,6 +123,11 @@ impl Waiter {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    /// Its keys, each once: a client may repeat one as often as a request has room for.
+    fn keys_once(&self) -> HashSet<&Vec<u8>> {
+        self.keys.iter().collect()
+    }
+
     /// Whether the connection can stop waiting.
     pub(crate) fn is_answered(&self) -> bool {
         matches!(*self.state(), State::Answered(..))
@@ -139,7 +144,7 @@ impl Blocked {
         let mut queues = self.lock();
         queues.last += 1;
         let number = queues.last;
-        for key in &waiter.keys {
+        for key in waiter.keys_once() {
             let queue = queues.of_keys.entry((waiter.database, key.clone())).or_default();
             queue.push_back((number, waiter.clone()));
         }
@@ -149,7 +154,7 @@ impl Blocked {
     /// Removes a client from the queues of its keys.
     pub(crate) fn remove(&self, waiter: &Arc<Waiter>, space: &KeySpace) {
         let mut queues = self.lock();
-        for key in &waiter.keys {
+        for key in waiter.keys_once() {
             let place = (waiter.database, key.clone());
             if let Some(queue) = queues.of_keys.get_mut(&place) {
                 queue.retain(|(_, other)| !Arc::ptr_eq(other, waiter));

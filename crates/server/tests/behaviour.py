@@ -80,7 +80,7 @@ def slow_reader():
 
 def whole_pipelines():
     """A client that writes all its requests before it reads the first reply is served."""
-    server = servers.splitpoint("--stall-timeout", 5)
+    server = servers.splitpoint("--stall-timeout", 120)
     connection = Connection(server.port)
     connection.call("SET", "k", b"v" * 200)
     connection.socket.sendall(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n" * 170_000)

@@ -155,7 +155,7 @@ def limits():
         time.sleep(0.001)
     expect(two.ask(b"\n"), b"END\r\n")
     # A delayed flush_all.
-    expect(two.ask(b"set k 0 0 1\r\n1\r\nflush_all 1\r\nget k\r\n", 5), b"STORED\r\nOK\r\nVALUE k 0 1\r\n1\r\nEND\r\n")
+    expect(two.ask(b"set k 0 0 1\r\n1\r\nflush_all 3\r\nget k\r\n", 5), b"STORED\r\nOK\r\nVALUE k 0 1\r\n1\r\nEND\r\n")
     servers.eventually("flush_all after its delay", lambda: two.ask(b"mg k\r\n") == b"EN\r\n")
     # Expiry.
     expect(two.ask(b"set k 0 1 1\r\n1\r\n"), b"STORED\r\n")

@@ -6,7 +6,7 @@ use splitpoint_server::{Options, ServeError};
 /// Serve a table to Redis and memcached clients.
 ///
 /// Without options: keys in memory, Redis clients on 127.0.0.1:6379. With --file the keys are in a table, which the
-/// other commands can read once the server has stopped. All options: docs/server.md.
+/// other commands can read, and `backup` can copy, while the server runs. All options: docs/server.md.
 #[derive(clap::Args)]
 pub struct Serve {
     #[command(flatten)]

@@ -559,7 +559,7 @@ macro_rules! rows {
     Object "object" -2 [READONLY] (2 2 1) "generic" "2.2.3" "ENCODING | REFCOUNT | IDLETIME | FREQ | HELP [key]"
         "Returns how Redis would store a value, and how it is used."
         Lookup(keys::object);
-    Wait "wait" 3 [] (0 0 0) "generic" "3.0.0" "numreplicas timeout"
+    Wait "wait" 3 [NOSCRIPT] (0 0 0) "generic" "3.0.0" "numreplicas timeout"
         "Waits for replicas until the timeout; returns 0, as there are none."
         Session(introspect::wait);
     Expire "expire" -3 [WRITE FAST RUN_OF_EDITS] (1 1 1) "generic" "1.0.0" "key seconds [NX | XX | GT | LT]"

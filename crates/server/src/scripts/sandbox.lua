@@ -366,8 +366,9 @@ function redis.log(level, ...)
 end
 function redis.setresp(...)
     if select('#', ...) ~= 1 then error('redis.setresp() requires one argument.', 0) end
-    if ... ~= 2 and ... ~= 3 then error('RESP version must be 2 or 3.', 0) end
-    native.setresp(...)
+    local version = tonumber((...))
+    if version ~= 2 and version ~= 3 then error('RESP version must be 2 or 3.', 0) end
+    native.setresp(version)
 end
 -- Effects are always replicated; there is no debugger.
 function redis.replicate_commands() return true end
