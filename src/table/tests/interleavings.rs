@@ -390,6 +390,21 @@ fn writers_that_hold_values() -> bool {
     true
 }
 
+/// A part is written to a value that another thread takes: either the part is in what was taken, or there was no value.
+fn a_part_beside_a_removal() -> bool {
+    let table = logged(&Simulated::new(State::default()), 4 << 20);
+    put(&table, 0..4);
+    let (written, taken) = (Mutex::new(false), Mutex::new(None));
+    together(&[&|| *written.lock().unwrap() = table.write_part(&[1], 0, b"X").unwrap(), &|| {
+        *taken.lock().unwrap() = table.entry(&[1]).remove().unwrap()
+    }]);
+    let taken = taken.into_inner().unwrap().expect("nothing else removes it");
+    assert_eq!(written.into_inner().unwrap(), taken[0] == b'X');
+    check_present(&table, &[0, 2, 3]);
+    whole(&table);
+    true
+}
+
 /// Frames are evicted and read again while they are read and written.
 fn lookups_beside_eviction() -> bool {
     let table = options(APART, 2).cache_bytes(1).in_memory().unwrap();
@@ -591,6 +606,7 @@ const SCENARIOS: &[Scenario] = &[
     ("batches_beside_splits, pages in one frame", 100, || batches_beside_splits(SHARED)),
     ("batches_beside_splits, pages apart", 100, || batches_beside_splits(APART)),
     ("writers_that_hold_values", 200, writers_that_hold_values),
+    ("a_part_beside_a_removal", 100, a_part_beside_a_removal),
     ("lookups_beside_eviction", 50, lookups_beside_eviction),
     ("a_checkpoint_beside_writers", 50, a_checkpoint_beside_writers),
     ("evictions_beside_a_checkpoint_of_blocks", 100, evictions_beside_a_checkpoint_of_blocks),
