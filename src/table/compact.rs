@@ -86,6 +86,11 @@ impl Table {
         drop(self.enter()?);
         let _only = self.compaction.acquire()?;
         let _compacting = self.pager.values().begin_compaction()?;
+        {
+            // From here on no hole is kept, so that a pass, which is outside the gate, frees none.
+            let _inside = self.enter()?;
+            self.pager.allocator().free_kept()?;
+        }
         let completed = self.merge_buckets(&mut progress)?.is_continue() && self.passes(&mut progress)?.is_continue();
         self.clear_unused_pages()?;
         self.checkpoint()?;

@@ -43,7 +43,7 @@ mod writer;
 
 use crate::buckets::address::BucketAddress;
 use crate::buckets::edit::{Edit, EditFn};
-use crate::buckets::{Bucket, HashedKey, Located, PairLocation, Scan, TableSurvey, ValueRef};
+use crate::buckets::{Bucket, Delta, HashedKey, Located, PairLocation, Scan, TableSurvey, ValueRef};
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::error::Result;
@@ -527,6 +527,23 @@ impl Table {
         record: WalRecord<'_>,
         edit: Edit<'_>,
     ) -> Result<Written> {
+        let Some((delta, answer, lsn)) = self.edit_and_log(&mut writer, key, address, record, edit)? else {
+            return Ok(Written { changed: false, answer: 0, lsn: self.position_seen() });
+        };
+        writer.leave(delta, 1, usize::from(record.is_removal()));
+        Ok(Written { changed: true, answer, lsn })
+    }
+
+    /// Makes a change and logs it; the writer stays inside. Returns `None` if nothing changed.
+    #[inline(always)]
+    fn edit_and_log(
+        &self,
+        writer: &mut Writer<'_>,
+        key: HashedKey<'_>,
+        address: BucketAddress<'_>,
+        record: WalRecord<'_>,
+        edit: Edit<'_>,
+    ) -> Result<Option<(Delta, usize, Lsn)>> {
         let mut place;
         let short = if writer.logs() {
             place = Short::new();
@@ -535,13 +552,8 @@ impl Table {
             None
         };
         let mut bucket = self.buckets.latch(key, address)?;
-        let Some((delta, answer)) = bucket.edit(key, edit)? else {
-            return Ok(Written { changed: false, answer: 0, lsn: self.position_seen() });
-        };
-        let lsn = writer.log_last(record, short)?;
-        drop(bucket);
-        writer.leave(delta, 1, usize::from(record.is_removal()));
-        Ok(Written { changed: true, answer, lsn })
+        let Some((delta, answer)) = bucket.edit(key, edit)? else { return Ok(None) };
+        Ok(Some((delta, answer, writer.log_last(record, short)?)))
     }
 
     /// Returns whether the table has no pairs. Free.

@@ -46,7 +46,7 @@ impl Table {
     /// Lets the record of `key` refer to an extent, which is freed if that fails. Returns the position to wait for.
     pub(super) fn put_extent(
         &self,
-        writer: Writer<'_>,
+        mut writer: Writer<'_>,
         key: HashedKey<'_>,
         address: BucketAddress<'_>,
         record: WalRecord<'_>,
@@ -58,10 +58,19 @@ impl Table {
             referred = true;
             Ok(Some(delta))
         };
-        let put = self.write_inside(writer, key, address, record, Edit::With(&mut set));
-        if !referred {
-            self.buckets.free_extent(extent);
+        match self.edit_and_log(&mut writer, key, address, record, Edit::With(&mut set)) {
+            Ok(Some((delta, _, lsn))) => {
+                writer.leave(delta, 1, 0);
+                Ok(lsn)
+            }
+            Ok(None) => Ok(self.position_seen()),
+            Err(e) => {
+                // Before the writer leaves the gate, as each change of a frame.
+                if !referred {
+                    self.buckets.free_extent(extent);
+                }
+                Err(e)
+            }
         }
-        put.map(|written| written.lsn)
     }
 }

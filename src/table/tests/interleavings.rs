@@ -390,6 +390,44 @@ fn writers_that_hold_values() -> bool {
     true
 }
 
+/// A large value is refused, since its thread holds one in the same page: its extent is free before the gate closes.
+fn a_refused_large_value_beside_a_closed_gate() -> bool {
+    let table = logged(&Simulated::new(State::default()), 4 << 20);
+    put(&table, 0..4);
+    let refused = || {
+        let value = table.get_ref(&[1]).unwrap().unwrap();
+        assert_eq!(table.put(&[1], &[1; 9000]).unwrap_err().kind(), ErrorKind::WouldDeadlock);
+        drop(value);
+    };
+    together(&[&refused, &|| stays_as_it_is(&table)]);
+    check_present(&table, &[0, 1, 2, 3]);
+    whole(&table);
+    true
+}
+
+/// A compaction frees the holes that were kept: not while the gate is closed.
+fn a_compaction_beside_a_closed_gate() -> bool {
+    let table = logged(&Simulated::new(State::default()), 4 << 20);
+    (0..24).for_each(|key| table.put(&[key], &[key; 1500]).unwrap());
+    table.checkpoint().unwrap();
+    put(&table, [3]); // its extent becomes a hole
+    let has_kept = table.pager.allocator().maps_of_kept() > 0;
+    together(&[&|| table.compact().unwrap(), &|| (0..8).for_each(|_| stays_as_it_is(&table))]);
+    whole(&table);
+    has_kept
+}
+
+/// Closes the gate for a while, in which no frame becomes dirty, and no unit free.
+fn stays_as_it_is(table: &Table) {
+    let _alone = table.gate.close().unwrap();
+    let state = || (table.pager.pool().dirty_count(), table.pager.allocator().free_units().unwrap());
+    let before = state();
+    for _ in 0..20 {
+        step();
+        assert_eq!(state(), before, "a frame changes outside the gate");
+    }
+}
+
 /// A part is written to a value that another thread takes: either the part is in what was taken, or there was no value.
 fn a_part_beside_a_removal() -> bool {
     let table = logged(&Simulated::new(State::default()), 4 << 20);
@@ -606,6 +644,8 @@ const SCENARIOS: &[Scenario] = &[
     ("batches_beside_splits, pages in one frame", 100, || batches_beside_splits(SHARED)),
     ("batches_beside_splits, pages apart", 100, || batches_beside_splits(APART)),
     ("writers_that_hold_values", 200, writers_that_hold_values),
+    ("a_refused_large_value_beside_a_closed_gate", 100, a_refused_large_value_beside_a_closed_gate),
+    ("a_compaction_beside_a_closed_gate", 300, a_compaction_beside_a_closed_gate),
     ("a_part_beside_a_removal", 100, a_part_beside_a_removal),
     ("lookups_beside_eviction", 50, lookups_beside_eviction),
     ("a_checkpoint_beside_writers", 50, a_checkpoint_beside_writers),
